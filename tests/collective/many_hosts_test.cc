@@ -49,7 +49,7 @@ void expect_exchanged(int rank, ncclComm_t comm, size_t count, bool gather) {
 WEFT_SCENARIO(many_hosts) {
   with_communicator(context, [&](ncclComm_t comm) {
     for (const size_t count : {1u, 1000u, 100000u}) expect_reduced(context.rank, comm, count);
-    for (const size_t count : {1u, 300u, 4000u}) {
+    for (const size_t count : {1u, 300u, 1500u}) {
       expect_exchanged(context.rank, comm, count, true);
       expect_exchanged(context.rank, comm, count, false);
     }
