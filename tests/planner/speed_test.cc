@@ -152,7 +152,9 @@ TEST(Planning, ForGpusTakesHardlyAnyTimeWherePlansAreInTheCache) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
   const TemporaryFolder temporary;
   const std::string& folder = temporary.path;
-  for (const auto& [topo, hosts] : {std::pair{"dgx-h100", 1}, {"dgx1v", 1}, {"ndv2x2", 2}}) {
+  for (const auto& machine : {std::pair{"dgx-h100", 1}, {"dgx1v", 1}, {"ndv2x2", 2}}) {
+    const char* const topo = machine.first;  // clang 14 captures no structured bindings
+    const int hosts = machine.second;
     ProcessOptions options;
     options.argument = topo;
     const auto plan = [&](const char* patience, int tries, double limit, const char* must_say) {
