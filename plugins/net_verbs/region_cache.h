@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "plugins/net_verbs/verbs_library.h"
 #include "src/base/handles.h"
