@@ -165,7 +165,7 @@ WEFT_SCENARIO(messages_arrive) {
 // Bursts of large messages of lanes: several follow a frame, and are invited at once.
 WEFT_SCENARIO(lanes_arrive) {
   constexpr uint32_t kBursts = 15, kBurst = 8, kBytes = 64 << 10;
-  Ends ends = connect_hosts(12);
+  Ends ends = connect_hosts(open_plugin(12));
   TestArea from, to;
   LanePair pair({std::move(ends.sender), std::move(ends.receiver)}, from.area(), to.area());
   Poster poster(pair.posts());
