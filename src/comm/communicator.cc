@@ -228,8 +228,8 @@ void Communicator::compare_after_stalls(const std::vector<PeerInfo>& infos) {
           },
           [this](const News& news) { vigil_.watch->tell(news); },
           [this](const std::string& text) { announce(ncclInvalidUsage, text); },
-          [this](const std::string& text) { WEFT_TELL("{}: {}", context_.label, text); },
-          siblings, has_one_caller,
+          [this](const std::string& text) { WEFT_TELL("{}: {}", context_.label, text); }, siblings,
+          has_one_caller,
           [infos, host = me.host](int peer) {
             return infos[static_cast<size_t>(peer)].host != host;
           },

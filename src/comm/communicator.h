@@ -95,9 +95,9 @@ class Communicator {
   void hear(const News& news);  // control thread
   void silence();               // after this the control thread does not call hear() any more
   void end_waits();
-  bool find_gpu_error();  // true if a kernel has reported one; then all ranks are told
+  bool find_gpu_error();              // true if a kernel has reported one; then all ranks are told
   void tell_gpu_wait(), guard_gpu();  // control thread: a rank has gone
-  void cancel();     // another thread ends the init
+  void cancel();                      // another thread ends the init
   News report(News::Kind kind, ncclResult_t code, const std::string& text) const;
 
   const CommunicatorOptions options_;

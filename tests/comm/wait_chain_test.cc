@@ -47,25 +47,21 @@ class World {
       rank.context.messages.reset(n);
       rank.exchange = std::make_unique<StallExchange>(
           rank.options, rank.context,
-          StallExchange::Surroundings{static_cast<uint64_t>(rank.process),
-                                      "team" + std::to_string(teams_.size() - 1),
-                                      "process " + std::to_string(rank.process),
-                                      [](int, uint64_t bytes) { return bytes > 1000; },
-                                      [&team, &rank](const News& news) {
-                                        for (auto& other : team)
-                                          if (other.get() != &rank) other->mail.push_back(news);
-                                      },
-                                      [&team, &rank](const std::string& text) {
-                                        for (auto& one : team) one->context.stop = 1;
-                                        rank.errors.push_back(text);
-                                      },
-                                      [&rank](const std::string& text) {
-                                        rank.suspicions.push_back(text);
-                                      },
-                                      [this, &rank] { return siblings_of(rank.process); },
-                                      [&rank] { return rank.alone; },
-                                      [](int) { return false; },
-                                      [](int) { return false; }});
+          StallExchange::Surroundings{
+              static_cast<uint64_t>(rank.process), "team" + std::to_string(teams_.size() - 1),
+              "process " + std::to_string(rank.process),
+              [](int, uint64_t bytes) { return bytes > 1000; },
+              [&team, &rank](const News& news) {
+                for (auto& other : team)
+                  if (other.get() != &rank) other->mail.push_back(news);
+              },
+              [&team, &rank](const std::string& text) {
+                for (auto& one : team) one->context.stop = 1;
+                rank.errors.push_back(text);
+              },
+              [&rank](const std::string& text) { rank.suspicions.push_back(text); },
+              [this, &rank] { return siblings_of(rank.process); }, [&rank] { return rank.alone; },
+              [](int) { return false; }, [](int) { return false; }});
     }
     return team;
   }

@@ -298,8 +298,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
                               : move_kernels();
   const uint64_t words = ceil_div(g.slice * a.element, 8);
   const uint64_t own = ceil_div(uint64_t{a.items}, blocks);
-  a.warps = g.packets && own > 1 && own <= kMostWarpItems && image.simple &&
-            words <= kMostWarpWords;
+  a.warps =
+      g.packets && own > 1 && own <= kMostWarpItems && image.simple && words <= kMostWarpWords;
   const uint64_t threads =
       g.packets ? std::clamp<uint64_t>(packet_threads(words, own, a.warps), kFewThreads, kThreads)
                 : kThreads;
