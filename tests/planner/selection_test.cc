@@ -240,7 +240,7 @@ TEST(ProvedSchedules, DiffersByHostsOnlyWhereTheGeneratorDoes) {
   EXPECT_NE(get(kHierarchical, {0, 0, 1, 1})->schedule(),
             get(kHierarchical, {0, 1, 0, 1})->schedule());
   EXPECT_EQ(get(kHierarchical, {0, 0, 1, 1}), get(kHierarchical, {0, 0, 1, 1}));
-  EXPECT_EQ(get(kRing, {0, 0, 1, 1}), get(kRing, {}));
+  EXPECT_EQ(get(kTree, {0, 0, 1, 1}), get(kTree, {}));
 }
 
 TEST(ProvedSchedules, TellsEveryoneWhoAsksThatAPlanCannotBeMade) {
