@@ -232,7 +232,9 @@ void expect_many_at_once(bool flushes) {
     EXPECT_EQ(std::memcmp(to.data(at, flushes), from.begin() + at, kMessageBytes), 0) << n;
   }
   EXPECT_EQ(network->most_receives(), 9u) << "eight messages, and the next frame";
-  if (flushes) EXPECT_GT(network->most_flushes(), 2u);
+  if (flushes) {
+    EXPECT_GT(network->most_flushes(), 2u);
+  }
 }
 
 TEST(LaneMessages, AreInvitedEightAtATime) { expect_many_at_once(false); }
