@@ -6,6 +6,7 @@
 // &request), close_send, close_recv, close_listen.
 #pragma once
 
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,7 @@ struct AbiTables {
       if (facts.members.empty()) facts.members = {dev};
       auto& all = properties->virtual_device;
       for (const int member : facts.members)
-        if (all.ndevs < static_cast<int>(sizeof all.devs / sizeof all.devs[0]))
-          all.devs[all.ndevs++] = member;
+        if (all.ndevs < static_cast<int>(std::size(all.devs))) all.devs[all.ndevs++] = member;
       properties->max_p2p_bytes = net_abi::kLargestSize;
       properties->max_coll_bytes = net_abi::kLargestSize;
     }

@@ -53,7 +53,6 @@ class Connection : protected LaneUser {
   // "host-2 (pid 812, 10.0.0.2:40123)"
   std::string peer() const;
   const std::vector<Port>& rails() const { return rails_; }
-  double round_trip() const { return round_trip_us(control_.descriptor()); }
   // Descriptors to sleep on until progress() has something to do.
   int waits_for(pollfd* descriptors, int most) noexcept;
 
@@ -116,8 +115,11 @@ class Connection : protected LaneUser {
   std::optional<Meet> peer_meet_;  // the newest
   uint32_t peer_ready_ = 0;        // the epoch, plus one
   // Pairs that failed although their ports were up. Avoided until this side's port has come up
-  // again.
+  // again, or for a while if spares serve.
   uint32_t avoid_ = 0;
+  // While only spares carry data: when the others are tried again, and how long after a begin.
+  Clock::time_point try_own_at_;
+  std::chrono::seconds try_own_after_{10};
   std::array<uint32_t, kMaxRails> avoided_at_{};  // Hca::times_up() at that time
   std::unique_ptr<QueuePairs> queue_pairs_;
   std::vector<LaneRate> live_;

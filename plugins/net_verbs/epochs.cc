@@ -11,6 +11,7 @@ namespace {
 
 // How often a stranded connection queries its ports.
 constexpr auto kAskEvery = std::chrono::milliseconds(100);
+constexpr std::chrono::seconds kMostUntilOwn{600};
 
 }  // namespace
 
@@ -101,6 +102,7 @@ void Connection::begin() {
     try_again_ = true;
     return strand();
   }
+  try_own_at_ = Clock::now() + try_own_after_;
   state_ = State::kStarting;
   control_.say(Word::kReady, Ready{epoch_});
   if (epoch_ > 0)
@@ -171,6 +173,12 @@ void Connection::look_at_ports() {
     return;
   }
   if (state_ != State::kUp) return;
+  // A way may be good again though no port of this side has changed.
+  if (pairs_[live_.front().pair].spare && avoid_ != 0 && Clock::now() > try_own_at_) {
+    avoid_ = 0;
+    try_own_after_ = std::min<std::chrono::seconds>(2 * try_own_after_, kMostUntilOwn);
+    return meet(epoch_ + 1);
+  }
   uint32_t changes = 1;
   for (const Port& rail : rails_) changes += rail.hca->changes();
   if (changes == changes_seen_) return;

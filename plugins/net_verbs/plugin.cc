@@ -239,7 +239,8 @@ int waits_for(void* comm, pollfd* descriptors, int most) {
   return connection_of(comm).waits_for(descriptors, most);
 }
 
-double round_trip(void* comm) { return connection_of(comm).round_trip(); }
+// Not known: the socket beside the queue pairs may be of a slower network.
+double round_trip(void*) { return 0; }
 
 // See abi_tables.h.
 struct VerbsPlugin {

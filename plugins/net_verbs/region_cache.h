@@ -27,7 +27,8 @@ class RegionCache {
   struct Range {
     uint64_t address = 0, size = 0;
     uint64_t offset = 0, file_system = 0, inode = 0;  // of a dmabuf
-    auto operator<=>(const Range&) const = default;   // NOLINT(modernize-use-nullptr)
+    bool has_descriptor = false;
+    auto operator<=>(const Range&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   explicit RegionCache(std::function<void(ibv_mr*)> drop = deregister_region)
       : drop_(std::move(drop)) {}

@@ -97,12 +97,12 @@ std::shared_ptr<const Region> Registration::by_descriptor(const Port& rail) cons
   struct stat file {};
   if (fstat(fd, &file) != 0) fail_errno(errno, "{} is no descriptor of GPU memory", fd);
   const auto address = reinterpret_cast<uint64_t>(data_);
-  return rail.hca->regions().get({address, size_, offset_, file.st_dev, file.st_ino}, [&] {
+  const bool keeps = rails_.back().address.spare != 0;
+  return rail.hca->regions().get({address, size_, offset_, file.st_dev, file.st_ino, keeps}, [&] {
     Region made{verbs().reg_dmabuf_mr(rail.hca->pd(), offset_, size_, address, fd,
                                       static_cast<int>(access_flags(relaxed_))),
                 {}};
-    if (made.memory != nullptr && rails_.back().address.spare != 0)
-      made.descriptor = Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (made.memory != nullptr && keeps) made.descriptor = Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     return made;
   });
 }

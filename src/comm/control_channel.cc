@@ -26,16 +26,18 @@ Fd join_rendezvous(const std::vector<Address>& addresses, const Secret& secret, 
   auto pause = std::chrono::milliseconds(1);
   auto complain = in_seconds(10);
   while (std::chrono::steady_clock::now() < deadline) {
+    std::string why;
     for (const Address& address : addresses) {
       if (cancelled && cancelled()) fail(ncclInvalidUsage, "rank {} aborted its init", rank);
       Fd fd = connect_tcp(address, deadline);
       if (!fd) continue;
-      const auto met =
-          authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20)), cancelled);
+      const auto met = authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20)),
+                                    cancelled, &why);
       if (!met) continue;
       session = *met;
       return fd;
     }
+    if (!why.empty()) fail(ncclInvalidUsage, "rank {}: {}", rank, why);
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(200));
     if (std::chrono::steady_clock::now() > complain) {

@@ -19,14 +19,6 @@ constexpr uint32_t kProtocol = 4;
 using Hello = ServerHandshake::Hello;
 using Nonce = ServerHandshake::Nonce;
 
-struct OtherVersion : Error {
-  explicit OtherVersion(uint32_t protocol)
-      : Error(ncclInvalidUsage,
-              fmt::format("another version of this library answers (its protocol is {}, here it is "
-                          "{}): all ranks must have the same version",
-                          protocol, kProtocol)) {}
-};
-
 struct Challenge {
   Nonce nonce{};
   Proof proof{};
@@ -82,7 +74,8 @@ std::span<std::byte> writable_bytes_of(T& value) {
 uint64_t public_key(const Secret& secret) { return public_number(secret, "communicator"); }
 
 std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose& purpose,
-                                    Deadline deadline, const Cancelled& cancelled) {
+                                    Deadline deadline, const Cancelled& cancelled,
+                                    std::string* why) {
   Hello hello{kMagic, kProtocol, public_key(secret), purpose, {}};
   fill_random(hello.nonce.data(), hello.nonce.size());
   Challenge challenge;
@@ -91,7 +84,14 @@ std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose&
     wait_readable(fd, deadline, cancelled);
     receive_all(fd, writable_bytes_of(challenge), deadline);
     const auto protocol = protocol_of(challenge);
-    if (protocol && *protocol != kProtocol) throw OtherVersion(*protocol);
+    if (protocol && *protocol != kProtocol) {
+      if (why != nullptr)
+        *why = fmt::format(
+            "another version of this library answers (its protocol is {}, here it is {}): all "
+            "ranks must have the same version",
+            *protocol, kProtocol);
+      return std::nullopt;
+    }
     if (!same(challenge.proof, prove(secret, "server", hello, challenge.nonce)))
       return std::nullopt;
     send_all(fd, bytes_of(prove(secret, "client", hello, challenge.nonce)), deadline);
@@ -100,8 +100,6 @@ std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose&
     receive_all(fd, writable_bytes_of(word), deadline);
     if (word != kMagic) return std::nullopt;
     return client_session(secret, hello, challenge.nonce);
-  } catch (const OtherVersion&) {
-    throw;
   } catch (const Error&) {
     return std::nullopt;  // closed or timed out: the caller may try another address, or try again
   }

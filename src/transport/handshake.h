@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "src/base/secret.h"
 #include "src/transport/socket.h"
@@ -41,10 +42,11 @@ struct Session {
 uint64_t public_key(const Secret& secret);
 
 // The client's half, blocking. Empty if the server does not know the secret (yet), closed the
-// connection, or did not answer before the deadline or before it was cancelled. Throws Error if it
-// is of another version.
+// connection, or did not answer before the deadline or before it was cancelled. `why` is set where
+// another version answers.
 std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose& purpose,
-                                    Deadline deadline, const Cancelled& cancelled = nullptr);
+                                    Deadline deadline, const Cancelled& cancelled = nullptr,
+                                    std::string* why = nullptr);
 
 // The only message of a client that asks for the status.
 void ask_status(int fd, Deadline deadline);

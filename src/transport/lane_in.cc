@@ -116,7 +116,7 @@ bool LaneIn::is_done(void* request, size_t& size) noexcept {
 
 bool LaneIn::receive_bodies() noexcept {
   bool moved = false;
-  for (; received_ < posted_ && !broken(); received_++) {
+  for (; received_ < posted_ && flushing_ < kMostFlushing && !broken(); received_++) {
     Arrival& next = arrival(received_);
     if (next.state == Arrival::kReceiving) {
       size_t size = 0;
@@ -134,7 +134,10 @@ bool LaneIn::receive_bodies() noexcept {
             comm_.network().flush(comm_.get(), next.to.data, static_cast<int>(next.post.bytes),
                                   next.to.registration, &next.request);
         if (code != ncclSuccess) fail(code);
-        if (next.request != nullptr) next.state = Arrival::kFlushing;
+        if (next.request != nullptr) {
+          next.state = Arrival::kFlushing;
+          flushing_++;
+        }
       }
     }
     moved = true;
@@ -148,7 +151,10 @@ bool LaneIn::tell() noexcept {
   for (; told_ < received_ && !broken(); told_++) {
     Arrival& next = arrival(told_);
     size_t size = 0;
-    if (next.state == Arrival::kFlushing && !is_done(next.request, size)) return moved;
+    if (next.state == Arrival::kFlushing) {
+      if (!is_done(next.request, size)) return moved;
+      flushing_--;
+    }
     publish(next.post);
     moved = true;
   }

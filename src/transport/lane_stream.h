@@ -154,7 +154,7 @@ class LaneIn final : public NetStream {
   void publish(const WirePost& post) noexcept;
 
   // Eight receives hide a round trip, and are few enough for any plugin.
-  static constexpr size_t kMostArrivals = 64, kMostReceiving = 8;
+  static constexpr size_t kMostArrivals = 64, kMostReceiving = 8, kMostFlushing = 16;
   const LaneArea area_;
   void* frame_registration_ = nullptr;
   void* area_registration_ = nullptr;
@@ -168,7 +168,7 @@ class LaneIn final : public NetStream {
   uint64_t received_ = 0;  // have their data, perhaps not flushed yet
   uint64_t posted_ = 0;    // have posted their receives
   uint64_t read_ = 0;      // are known
-  size_t receiving_ = 0;
+  size_t receiving_ = 0, flushing_ = 0;
 };
 
 }  // namespace weft
