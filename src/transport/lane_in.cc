@@ -29,14 +29,15 @@ bool LaneIn::progress(bool) noexcept {
     return false;
   }
   buffers_.catch_up(comm_);
+  received_bytes_ = 0;
   while (!broken()) {
     bool again = read_posts();
     post_receives();
     again = receive_bodies() || again;
     again = tell() || again;
     again = receive_frame() || again;
-    if (!again) break;
-    moved = true;
+    moved = again || moved;
+    if (!again || received_bytes_ >= kLaneTurnBytes) break;
   }
   return moved;
 }
@@ -101,10 +102,18 @@ void LaneIn::post_receives() noexcept {
     next.state = Arrival::kReceiving;
     receiving_++;
   }
-  if (frame_request_ != nullptr || frame_at_ < frame_bytes_) return;
+  if (frame_request_ != nullptr || frame_at_ < frame_bytes_ || no_frames_ != ncclSuccess) return;
   const ncclResult_t code = network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
                                           frame_registration_, &frame_request_);
-  if (code != ncclSuccess) fail(code);
+  if (code != ncclSuccess) end_frames(code);
+}
+
+// A peer that has sent everything may close the connection. What it has sent comes before that
+// counts.
+void LaneIn::end_frames(ncclResult_t code) noexcept {
+  no_frames_ = code;
+  frame_request_ = nullptr;
+  if (told_ == read_ && frame_at_ == frame_bytes_) fail(code);
 }
 
 bool LaneIn::is_done(void* request, size_t& size) noexcept {
@@ -114,14 +123,18 @@ bool LaneIn::is_done(void* request, size_t& size) noexcept {
   return done && !broken();
 }
 
+// One after the other, where a test of a request moves its data: the GPU goes on with the first one
+// meanwhile.
 bool LaneIn::receive_bodies() noexcept {
   bool moved = false;
   for (; received_ < posted_ && flushing_ < kMostFlushing && !broken(); received_++) {
+    if (in_order_ && moved) break;
     Arrival& next = arrival(received_);
     if (next.state == Arrival::kReceiving) {
       size_t size = 0;
       if (!is_done(next.request, size)) return moved;
       receiving_--;
+      received_bytes_ += size;
       next.state = Arrival::kHere;
       if (size != next.post.bytes) {
         fail(ncclInternalError);
@@ -162,9 +175,13 @@ bool LaneIn::tell() noexcept {
 }
 
 bool LaneIn::receive_frame() noexcept {
+  if (no_frames_ != ncclSuccess && told_ == read_ && frame_at_ == frame_bytes_) fail(no_frames_);
   if (frame_request_ == nullptr || broken() || (in_order_ && received_ < posted_)) return false;
+  bool done = false;
   size_t size = 0;
-  if (!is_done(frame_request_, size)) return false;
+  const ncclResult_t code = comm_.network().test(frame_request_, done, size);
+  if (code != ncclSuccess) end_frames(code);
+  if (code != ncclSuccess || !done) return false;
   frame_request_ = nullptr;
   frame_at_ = 0;
   frame_bytes_ = size;

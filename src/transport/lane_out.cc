@@ -40,12 +40,13 @@ bool LaneOut::progress(bool) noexcept {
     return false;
   }
   buffers_.catch_up(comm_);
+  sent_bytes_ = 0;
   while (!broken()) {
     bool again = false;
-    while (flying_ < kMostFlying && send_next()) again = true;
+    while (flying_ < kMostFlying && sent_bytes_ < kLaneTurnBytes && send_next()) again = true;
     again = complete_some() || again;
-    if (!again) break;
-    moved = true;
+    moved = again || moved;
+    if (!again || sent_bytes_ >= kLaneTurnBytes) break;
   }
   return moved;
 }
@@ -163,7 +164,10 @@ bool LaneOut::send_next() noexcept {
     frames_++;
     frames_flying_++;
   }
-  if (next.body) body_++;
+  if (next.body) {
+    sent_bytes_ += body->bytes;
+    body_++;
+  }
   flights_[(first_ + flying_) % kMostFlying] = next;
   flying_++;
   prepared_ = body_ < end_of_bodies_;

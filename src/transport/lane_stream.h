@@ -63,6 +63,9 @@ struct WirePost {
 static_assert(sizeof(WirePost) == 32);
 inline constexpr size_t kLaneFrameBytes = 32u << 10;  // the largest frame
 inline constexpr size_t kLaneFrameBodies = 8;         // the most messages behind a frame
+// Data that a stream moves before it is another's turn: a proxy moves both directions, and the GPU
+// can use what came first. (Not measured against other numbers.)
+inline constexpr size_t kLaneTurnBytes = 64u << 10;
 
 class LaneOut final : public NetStream {
  public:
@@ -105,6 +108,7 @@ class LaneOut final : public NetStream {
   };
   // The frame that is sent next: its size, and the data behind it.
   bool prepared_ = false, frame_sent_ = false;
+  size_t sent_bytes_ = 0;  // of data, in this turn
   size_t frame_bytes_ = 0;
   std::array<Body, kLaneFrameBodies> bodies_;
   size_t body_ = 0, end_of_bodies_ = 0;  // those that are not sent yet
@@ -148,6 +152,7 @@ class LaneIn final : public NetStream {
   void post_receives() noexcept;
   bool receive_bodies() noexcept;
   bool receive_frame() noexcept;
+  void end_frames(ncclResult_t code) noexcept;
   bool tell() noexcept;
   bool is_done(void* request, size_t& size) noexcept;
   bool is_valid(const WirePost& post) const noexcept;
@@ -161,6 +166,7 @@ class LaneIn final : public NetStream {
   NicRegistrations buffers_;
   const bool in_order_;  // messages come one after the other, as through a socket
   void* frame_request_ = nullptr;
+  ncclResult_t no_frames_ = ncclSuccess;  // why no more of them come
   size_t frame_at_ = 0, frame_bytes_ = 0;  // of the last frame: what is read, and all
   // Posts in their order, by number: told <= received <= posted <= read.
   std::array<Arrival, kMostArrivals> arrivals_;
@@ -169,6 +175,7 @@ class LaneIn final : public NetStream {
   uint64_t posted_ = 0;    // have posted their receives
   uint64_t read_ = 0;      // are known
   size_t receiving_ = 0, flushing_ = 0;
+  size_t received_bytes_ = 0;  // of data, in this turn
 };
 
 }  // namespace weft

@@ -80,6 +80,29 @@ class GpuMemoryStreams {
     return wrong;
   }
 
+  // Posts large messages and leaves. Returns how many came, and as they were.
+  uint32_t right_of_parting(uint32_t messages) {
+    Poster poster(pair_->posts());
+    constexpr uint32_t kEach = 200000;
+    const auto place = [](uint32_t n) {
+      return static_cast<uint32_t>(TestArea::kWords) + n * kEach;
+    };
+    for (uint32_t n = 0; n < messages; n++) {
+      std::byte* from = from_.data(place(n), true);
+      for (uint32_t i = 0; i < kEach; i++) from[i] = static_cast<std::byte>(i * 7 + n);
+      LanePost post = numbered_post(n, kEach, place(n));
+      post.value = n + 1;
+      post.kind |= LanePost::kLarge;
+      poster.post(post);
+    }
+    pair_->sender_leaves();
+    uint32_t right = 0;
+    for (uint32_t n = 0; n < messages && to_.gets(n % 16, uint64_t{3} << 32 | (n + 1)); n++)
+      right +=
+          std::memcmp(to_.data(place(n), true), from_.data(place(n), true), kEach) == 0 ? 1 : 0;
+    return right;
+  }
+
  private:
   TestArea from_, to_;
   std::optional<LanePair> pair_;
@@ -93,6 +116,11 @@ TEST_P(EveryPluginVersion, HasTheDataInGpuMemoryOfEitherEndWhenItsWordComes) {
   for (const Ends on_gpu : {Ends{true, true}, Ends{true, false}, Ends{false, true}})
     EXPECT_EQ(GpuMemoryStreams(GetParam(), on_gpu, true).wrong_of(100), 0)
         << on_gpu.sender << " to " << on_gpu.receiver;
+}
+
+TEST_P(EveryPluginVersion, HasAllThatWasSentBeforeThePeerLeft) {
+  for (int i = 0; i < 10; i++)
+    ASSERT_EQ(GpuMemoryStreams(GetParam(), {true, true}, true).right_of_parting(9), 9u);
 }
 
 // So the tests above can fail.

@@ -60,7 +60,7 @@ class LanePair {
     proxy_.add(in_);
   }
   ~LanePair() {
-    proxy_.remove(out_, 1);
+    if (out_ != nullptr) proxy_.remove(out_, 1);
     proxy_.remove(in_, 0);
     proxy_.keep_polling(false);
   }
@@ -69,6 +69,11 @@ class LanePair {
 
   LanePostRing& posts() const { return out_->posts(); }
   bool broken() const { return in_->broken(); }
+  // Sends what has been posted, and closes the connection.
+  void sender_leaves() {
+    proxy_.remove(out_, 5);
+    out_.reset();
+  }
 
  private:
   Doorbell door_;

@@ -73,6 +73,7 @@ class LanePlaces {
       if (operand.kind != LaneOperand::kMessage || operand.receives) continue;
       const LanePort& port = ports[operand.port];
       if (port.post != nullptr && operand.lends) lend(i, operand.place);
+      if (!may_be_straight(operand, port)) continue;
       const Packet granted = load_packet(grant(port));
       const uint64_t place = uint64_t{granted.data1} << 32 | granted.data0;
       if (!is_straight(operand, port, place)) continue;
@@ -242,10 +243,14 @@ class LanePlaces {
   // `place`: what the consumer grants.
   __device__ bool is_straight(const LaneOperand& operand, const LanePort& port,
                               uint64_t place) const {
+    return may_be_straight(operand, port) &&
+           (place != kPrivate ||
+            (port.post == nullptr && operand.straight == LaneOperand::kScratch));
+  }
+  // The same of some place. To ask for it may take a round trip to the host's memory.
+  __device__ bool may_be_straight(const LaneOperand& operand, const LanePort& port) const {
     if (operand.straight == LaneOperand::kMessage || a_.packets) return false;
-    if (port.post != nullptr) return operand.far && large() && place != kPrivate;
-    if (!port.reachable) return false;
-    return operand.straight == LaneOperand::kScratch || place != kPrivate;
+    return port.post != nullptr ? operand.far && large() : port.reachable;
   }
   // Whether all messages of a port to a rank of this host are straight. Then the producer does not
   // wait for room, and the consumer does not tell of any: that would arrive in a later call.

@@ -12,12 +12,13 @@ namespace weft::cuda {
 __device__ __noinline__ inline void send_post(const Watch& watch, Postbox& box,
                                               const LanePost& post, int peer) {
   static_assert(sizeof(LanePost) % sizeof(uint64_t) == 0 && sizeof(PostedWords) == sizeof(Packet));
+  uint32_t seen = load_volatile(&box.seen);  // before the ticket, whose value takes as long
   const uint32_t ticket = atomicAdd(&box.ticket, 1);
   Patience patience;
-  while (ticket - load_volatile(&box.seen) >= kLanePosts) {
-    const auto taken = static_cast<uint32_t>(load_acquire_system(&box.ring->taken));
-    if (ticket - taken < kLanePosts) {
-      store_volatile(&box.seen, taken);
+  while (ticket - seen >= kLanePosts) {
+    seen = static_cast<uint32_t>(load_acquire_system(&box.ring->taken));
+    if (ticket - seen < kLanePosts) {
+      store_volatile(&box.seen, seen);
     } else if (!patience.lasts(watch, peer)) {
       return;
     }

@@ -37,6 +37,15 @@ class LaneWaits : protected LaneItems {
     const auto* ports = lane.at<LanePort>(lane.sends_at);
     bool mine = true, other_call = false;
     int waits = -1;
+    // The last leader has the fewest ports. It asks for what the NICs are done with at once: that
+    // and a grant may each take a round trip to the host's memory.
+    const bool asks = a_.sent != nullptr && lane.sends > 0 && leader() == kWarp - 1;
+    uint64_t sent = 0;
+    uint32_t settled = 0;
+    if (asks) {
+      sent = load_volatile(a_.sent);
+      settled = load_volatile(&a_.counters->settled);
+    }
     for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
       const Packet granted = load_packet(places.grant(ports[s]));
       if (granted.flag0 == item_.call && granted.flag1 == (item_.call ^ a_.signature)) continue;
@@ -45,10 +54,7 @@ class LaneWaits : protected LaneItems {
       // A packet may arrive in two halves, so a mismatch counts only if it persists.
       if (granted.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
     }
-    // The last leader has the fewest ports.
-    if (a_.sent != nullptr && lane.sends > 0 && leader() == kWarp - 1)
-      mine = mine && static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) -
-                                          load_volatile(&a_.counters->settled)) >= 0;
+    if (asks) mine = mine && static_cast<int32_t>(static_cast<uint32_t>(sent) - settled) >= 0;
     if (!all_agree(mine, waits, other_call, {})) return false;
     if (!a_.packets) places.settle(leader(), kWarp);
     item_.granted = true;
