@@ -166,7 +166,7 @@ class LaneIn final : public NetStream {
   NicRegistrations buffers_;
   const bool in_order_;  // messages come one after the other, as through a socket
   void* frame_request_ = nullptr;
-  ncclResult_t no_frames_ = ncclSuccess;  // why no more of them come
+  ncclResult_t no_frames_ = ncclSuccess;   // why no more of them come
   size_t frame_at_ = 0, frame_bytes_ = 0;  // of the last frame: what is read, and all
   // Posts in their order, by number: told <= received <= posted <= read.
   std::array<Arrival, kMostArrivals> arrivals_;

@@ -10,18 +10,22 @@ nvidia-smi -L >/dev/null 2>&1 || skip gpu "no GPU here"
 bin=$1/bin
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-right=0 failed=0
+failed=0
+: >"$work/right"
 
-# run WHAT SCHEDULE SIZE OPTIONS...: one schedule, and whether its data is right.
+# run WHAT SCHEDULE SIZE OPTIONS...: one schedule, and whether its data is right. Two at once: they mostly begin and end.
 run() {
+  while (($(jobs -rp | wc -l) >= 2)); do wait -n; done
+  run_one "$@" &
+}
+run_one() {
   local what=$1 schedule=$2 size=$3 answer
   shift 3
-  if answer=$(timeout 60 "$bin/weft" run "$schedule" --size "$size" --gpu --json "$@" 2>&1) &&
+  if answer=$(timeout 60 "$bin/weft" run "$schedule" --size "$size" --gpu --json "$@" 2>&1 </dev/null) &&
     grep -q '"wrong":0[,}]' <<<"$answer"; then
-    right=$((right + 1))
+    echo "$what $schedule" >>"$work/right"
   else
-    failed=$((failed + 1))
-    echo "FAILED: $what, $(basename "$schedule"), $size: $answer"
+    echo "FAILED: $what, $(basename "$schedule"), $size: $answer" | tee -a "$work/failed"
   fi
 }
 
@@ -54,6 +58,9 @@ if [[ -d $published ]]; then
   echo "$SECONDS s: published schedules"
 fi
 
+wait
+touch "$work/failed"
+right=$(wc -l <"$work/right") failed=$((failed + $(wc -l <"$work/failed")))
 "$bin/schedule_perf" ring:all_gather:2 ring:all_gather:8 ring:all_reduce:8 ring:reduce_scatter:8 "$work"/{dgx1v,mi250,dgx2}-all_{gather,reduce}.json \
   "$work"/dgx2-reduce_scatter.json --sizes 8K,4M,64M,256M || failed=$((failed + 1))
 "$bin/schedule_perf" ring:broadcast:2 --blocks 1 --sizes 8K,256K,16M || failed=$((failed + 1))
