@@ -1,4 +1,6 @@
 // build_gpu_table() of table_builder.h.
+#include <map>
+
 #include "src/planner/selection.h"
 #include "src/planner/table_builder.h"
 
@@ -21,12 +23,54 @@ PlanOption gpu_option(const TableRequest& request, const GpuChoice& choice, cons
   return option;
 }
 
+// What a calibration must gain over the rules: about what two measurements of a plan differ by.
+constexpr double kGain = 0.97;
+
+// The plans of a collective, each made once.
+class GpuPlans {
+ public:
+  GpuPlans(const TableRequest& request, const Collective& c, size_t packet_bytes)
+      : request_(request), c_(c), packet_bytes_(packet_bytes) {}
+
+  const PlanOption& option(const GpuChoice& choice) {
+    const auto [it, fresh] = options_.try_emplace(choice.generator);
+    if (fresh) it->second = gpu_option(request_, choice, c_);
+    return it->second;
+  }
+  // What rules say, unless this machine was measured and another plan is faster by that.
+  GpuChoice choose(uint64_t bytes, const Generator* forced) {
+    const bool together = request_.setting.cores == 1 && request_.setting.one_process;
+    GpuChoice best = choose_for_gpu(c_, bytes, packet_bytes_, forced, together);
+    if (forced != nullptr || !measured(best)) return best;
+    const auto us = [&](const GpuChoice& choice) {
+      return SelectionTable::estimate(option(choice), static_cast<double>(bytes));
+    };
+    const double by_rules = us(best);
+    // With fewer bytes than these, packets may be taken; and none.
+    for (const size_t packets : {packet_bytes_, size_t{0}}) {
+      const GpuChoice other = choose_for_gpu(c_, bytes, packets, nullptr, together && packets == 0);
+      if (measured(other) && us(other) < std::min(kGain * by_rules, us(best))) best = other;
+    }
+    return best;
+  }
+
+ private:
+  bool measured(const GpuChoice& choice) const {
+    return request_.factors.contains(factor_key(c_.kind, choice.generator->name));
+  }
+  const TableRequest& request_;
+  const Collective c_;
+  const size_t packet_bytes_;
+  std::map<const Generator*, PlanOption> options_;
+};
+
 }  // namespace
 
 SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes) {
   SelectionTable table;
   table.origin = request.origin;
   table.advisory = true;
+  table.measured = !request.factors.empty();
   for (int k = 0; k < kCollectiveKinds; k++) {
     const Collective c{static_cast<CollectiveKind>(k), request.nranks, 0};
     if (c.kind == CollectiveKind::kSendRecv || request.nranks < 2 ||
@@ -35,16 +79,15 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes)
     const Generator* forced = forced_generator(c.kind, request.rules.plan);
     // Not for a forced plan with CPU nodes: it is not known yet whether GPUs reach each other.
     if (forced != nullptr && (!forced->supports(c) || forced->cpu_nodes > 0)) continue;
+    GpuPlans plans(request, c, packet_bytes);
     std::vector<SelectionTable::Range> ranges;
     const Generator* last = nullptr;
     for (int power = 0; power <= 32; power++) {
       const auto bytes = uint64_t{1} << power;
-      const GpuChoice choice =
-          choose_for_gpu(c, bytes, packet_bytes, forced,
-                         request.setting.cores == 1 && request.setting.one_process);
+      const GpuChoice choice = plans.choose(bytes, forced);
       if (choice.generator != last) {
         ranges.push_back({0, static_cast<int>(table.options.size())});
-        table.options.push_back(gpu_option(request, choice, c));
+        table.options.push_back(plans.option(choice));
         last = choice.generator;
       }
       ranges.back().most_bytes = power == 32 ? ~uint64_t{0} : bytes * 2 - 1;

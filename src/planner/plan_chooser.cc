@@ -181,7 +181,7 @@ Choice PlanChooser::on_gpus(const PlanCall& call, const Generator* forced) const
   if (!alone && sends_messages(call, forced)) return by_messages(call, forced, PlanPath::kLanes);
   if (!emulates_topo_ && copies_ && copies_(call.collective.kind, call.message_bytes()))
     return {nullptr, nullptr, PlanPath::kCopyEngines, "copy_engines"};
-  if (!alone && forced == nullptr && !agreed_.table.advisory)
+  if (!alone && forced == nullptr && (!agreed_.table.advisory || agreed_.table.measured))
     if (const PlanOption* option = tabled(call, true)) {
       if (needs_peer_memory(*option)) return made_by(*generator_of(option), option->path);
       return by_messages(call, forced, PlanPath::kLanes);

@@ -136,8 +136,8 @@ bool SelectionTable::chooses(int option) const {
 }
 
 std::string SelectionTable::encode() const {
-  std::string text = fmt::format("table\t{}\t{}\t{}\t{}\t{:d}\t{}\n", machine, origin, slice_bytes,
-                                 lend_bytes, advisory, via_host);
+  std::string text = fmt::format("table\t{}\t{}\t{}\t{}\t{:d}\t{:d}\t{}\n", machine, origin,
+                                 slice_bytes, lend_bytes, advisory, measured, via_host);
   for (const PlanOption& o : options) {
     text +=
         fmt::format("option\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(o.kind), o.name,
@@ -169,6 +169,7 @@ SelectionTable SelectionTable::decode(std::string_view text) {
       table.slice_bytes = line.number<double>();
       table.lend_bytes = line.number<double>();
       table.advisory = line.number<int>() != 0;
+      table.measured = line.number<int>() != 0;
       table.via_host = line.text();
       continue;
     }

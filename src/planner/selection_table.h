@@ -51,7 +51,9 @@ class SelectionTable {
   std::string origin;                      // where the costs come from, in words
   double slice_bytes = 0, lend_bytes = 0;  // as in HostSetting; 0: unknown
   bool advisory = false;  // rules (choose_for_gpu()) decide, except for plans with CPU nodes
-  std::string via_host;   // why data of GPUs goes through host memory; empty: init finds out
+  // Ranks like these were measured here: the table decides on kernels that use peer memory.
+  bool measured = false;
+  std::string via_host;  // why data of GPUs goes through host memory; empty: init finds out
   std::vector<PlanOption> options;
 
   // The option for sizes up to `most_bytes`, from the end of the range before.

@@ -53,8 +53,9 @@ struct TableRequest {
 inline constexpr int kMostTableRanks = 128;
 
 // For ranks that share GPUs and reach each other's memory. Options are the choices of
-// choose_for_gpu(), whose thresholds are measured on such ranks. The cost model predicts their
-// times; `setting.cores` is the number of GPUs.
+// choose_for_gpu(), whose thresholds are measured on such ranks. Where this machine has been
+// calibrated the cost model decides between packets and loads. Otherwise it only predicts;
+// `setting.cores` is the number of GPUs.
 SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes);
 
 SelectionTable build_table(const TableRequest& request);

@@ -14,6 +14,7 @@
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/compression.h"
 #include "src/planner/rates_file.h"
+#include "src/planner/table_builder.h"
 #include "tests/support/case.h"
 #include "tests/support/environment.h"
 #include "tests/support/log_file.h"
@@ -79,6 +80,27 @@ TEST(PlanChooser, TakesPacketsForLittleDataAndPeerMemoryForMuch) {
   const Choice much = gpus.chooser.choose(call_of_size(kHuge));
   EXPECT_EQ(much.path, PlanPath::kLoadStore);
   EXPECT_STREQ(much.name, "peer_memory");
+}
+
+// Ranks that share a GPU go by rules, unless this machine has been measured.
+TEST(PlanChooser, GoesByTheTableOfSharedGpusOnceTheyAreMeasured) {
+  for (const bool measured : {false, true}) {
+    OnGpus gpus;
+    TableRequest request;
+    request.nranks = 4;
+    request.setting.on_gpus = true;
+    request.rates = default_rates(kGpuRates);
+    if (measured) {
+      request.factors[factor_key(kReduceAll, kOneShot.name)] = {{4, 1, 100}};
+      request.factors[factor_key(kReduceAll, kPeerMemory.name)] = {{4, 1, 0.01}};
+    }
+    CommunicatorPlans plans;
+    plans.table = build_gpu_table(request, Config{}.packet_bytes);
+    gpus.chooser.agree(plans);
+    const Choice choice = gpus.chooser.choose(call_of_size(kTiny));
+    EXPECT_EQ(choice.path, measured ? PlanPath::kLoadStore : PlanPath::kPackets);
+    EXPECT_STREQ(choice.name, measured ? "peer_memory" : "one_shot");
+  }
 }
 
 // What planning warns of.
