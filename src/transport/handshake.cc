@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 constexpr uint32_t kMagic = 0x57454654;  // "WEFT"
-constexpr uint32_t kProtocol = 4;
+constexpr uint32_t kProtocol = 5;
 
 using Hello = ServerHandshake::Hello;
 using Nonce = ServerHandshake::Nonce;
