@@ -60,8 +60,10 @@ TEST(Devices, AreTheOnesThatRoutesName) {
   }
 }
 
-// All ranks reduce while the first link is up, down and up again.
+// All ranks reduce while the first link is up, down and up again. The argument "loses": the link
+// stays up, and loses everything.
 WEFT_SCENARIO(a_device_goes_down) {
+  const bool loses = context.argument == "loses";
   std::optional<Wires> wires;
   if (context.rank == 0) wires.emplace();
   const auto goes_on = [](const char* link, uint64_t bytes = 300000) {
@@ -79,10 +81,16 @@ WEFT_SCENARIO(a_device_goes_down) {
       if (!wires) return;
       EXPECT_TRUE(goes_on("a0")) << "over the first device";
       EXPECT_TRUE(goes_on("a1")) << "over the second device";
-      wires->down(0);
+      if (loses)
+        EXPECT_TRUE(shell("tc qdisc add dev a0 root netem loss 100%"));
+      else
+        wires->down(0);
       // Several rounds, in which all ranks have a part.
       EXPECT_TRUE(goes_on("a1", 1500000)) << "over the second, while the first is down";
-      wires->up(0);
+      if (loses)
+        EXPECT_TRUE(shell("tc qdisc del dev a0 root"));
+      else
+        wires->up(0);
       EXPECT_TRUE(goes_on("a0")) << "over the first, when it is back";
       finished = true;
     });
@@ -104,19 +112,31 @@ WEFT_SCENARIO(a_device_goes_down) {
 }
 
 // Every rank is on the device that its route names. One fails: its connections use the other.
-TEST(Devices, ThatFailAreReplacedByTheOthersOfTheHost) {
+void expect_to_go_on(const std::string& how, const Environment& settings) {
   if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
   ProcessOptions options;
   options.limit = std::chrono::seconds(250);
-  options.environment = [](int rank) {
-    return verbs_host(rank / 2, "01",
-                      {{"WEFT_TOPO", WEFT_TEST_DATA "/machines/soft_roce.json"},
+  options.environment = [settings](int rank) {
+    Environment all = {{"WEFT_TOPO", WEFT_TEST_DATA "/machines/soft_roce.json"},
                        {"WEFT_SYNTHESIS_SECONDS", "20"},
                        {"WEFT_TIMEOUT", "100"},
-                       {"NCCL_IB_RETRY_CNT", "2"}});
+                       {"NCCL_IB_RETRY_CNT", "2"}};
+    all.insert(settings.begin(), settings.end());
+    return verbs_host(rank / 2, "01", all);
   };
+  options.argument = how;
   run_ranks_as_processes("a_device_goes_down", 4, options);
+}
+
+TEST(Devices, ThatFailAreReplacedByTheOthersOfTheHost) {
+  expect_to_go_on("", {});
   Wires().up(0);
+}
+
+// No port goes up that would say so: after 10 seconds they are tried again.
+TEST(Devices, ThatLoseEverythingForAWhileAreUsedAgain) {
+  expect_to_go_on("loses", {{"NCCL_IB_TIMEOUT", "14"}});
+  shell("tc qdisc del dev a0 root");
 }
 
 }  // namespace
