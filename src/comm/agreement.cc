@@ -64,7 +64,9 @@ void log_plans(const std::string& label, const Cluster& cluster, const Communica
   }
   const std::string rules = why_rules_decide(plans.table, static_cast<int>(cluster.host_of.size()),
                                              static_cast<int>(cluster.hosts.size()));
-  if (!rules.empty()) WEFT_INFO(kInit, "{}: simple rules decide {}", label, rules);
+  if (!rules.empty())
+    WEFT_INFO(kInit, "{}: simple rules {}decide {}", label,
+              plans.table.measured ? "and measured times " : "", rules);
   // On one host the table has the choices of the rules.
   if (!rules.empty() && cluster.hosts.size() > 1) return;
   for (int k = 0; k < kCollectiveKinds; k++) {

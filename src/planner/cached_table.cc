@@ -17,7 +17,7 @@ namespace {
 
 // Differs if anything differs that a table of simulated times depends on.
 std::string table_name(const Config& config, const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("10 {} {} {} {} {} {} {}", request.nranks, request.rules.plan,
+  std::string text = fmt::format("11 {} {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes, config.ring_bytes);
   text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(request.path), request.call_us,

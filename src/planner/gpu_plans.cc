@@ -61,14 +61,18 @@ SelectionTable via_host_table(const InitPlansRequest& request, const Machine& wh
 
 // For ranks that share GPUs with peer access. Rules choose plans; the table lists the choices and
 // their costs.
-SelectionTable shared_gpus_table(const InitPlansRequest& request, TableRequest table) {
+SelectionTable shared_gpus_table(const InitPlansRequest& request, std::span<const int> places,
+                                 TableRequest table) {
   // GPUs work in parallel. Ranks that share a GPU share its time.
-  const auto found = static_cast<int>(gpus(request.machine).size());
-  table.setting.cores = std::clamp(found, 1, request.nranks);
+  const std::set<int> used(places.begin(), places.end());
+  const size_t found = used.empty() ? gpus(request.machine).size() : used.size();
+  table.setting.cores = std::clamp(static_cast<int>(found), 1, request.nranks);
   table.setting.on_gpus = true;
   SelectionTable built = build_gpu_table(table, request.config.packet_bytes);
-  built.machine = fmt::format("{} ranks on {} GPU{}, whose thresholds are measured", request.nranks,
-                              table.setting.cores, table.setting.cores == 1 ? "" : "s");
+  built.machine =
+      fmt::format("{} ranks on {} GPU{}, {}", request.nranks, table.setting.cores,
+                  table.setting.cores == 1 ? "" : "s",
+                  built.measured ? "which has been calibrated" : "whose thresholds are measured");
   return built;
 }
 
@@ -95,7 +99,7 @@ CommunicatorPlans plans_for_gpus(const InitPlansRequest& request, std::span<cons
   if (places.empty())
     WEFT_INFO(kInit, "{}not all GPUs of these ranks are seen here: simple rules decide",
               via_host.empty() ? "" : via_host + ", but ");
-  plans.table = shared_gpus_table(request, table);
+  plans.table = shared_gpus_table(request, places, table);
   return plans;
 }
 

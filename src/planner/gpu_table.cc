@@ -26,6 +26,10 @@ PlanOption gpu_option(const TableRequest& request, const GpuChoice& choice, cons
 // What a calibration must gain over the rules: about what two measurements of a plan differ by.
 constexpr double kGain = 0.97;
 
+bool is_measured(const TableRequest& request) {
+  return request.measured && request.setting.cores == 1;
+}
+
 // The plans of a collective, each made once.
 class GpuPlans {
  public:
@@ -41,7 +45,7 @@ class GpuPlans {
   GpuChoice choose(uint64_t bytes, const Generator* forced) {
     const bool together = request_.setting.cores == 1 && request_.setting.one_process;
     GpuChoice best = choose_for_gpu(c_, bytes, packet_bytes_, forced, together);
-    if (forced != nullptr || !measured(best)) return best;
+    if (forced != nullptr || !is_measured(request_) || !measured(best)) return best;
     const auto us = [&](const GpuChoice& choice) {
       return SelectionTable::estimate(option(choice), static_cast<double>(bytes));
     };
@@ -70,7 +74,7 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes)
   SelectionTable table;
   table.origin = request.origin;
   table.advisory = true;
-  table.measured = !request.factors.empty();
+  table.measured = is_measured(request);
   for (int k = 0; k < kCollectiveKinds; k++) {
     const Collective c{static_cast<CollectiveKind>(k), request.nranks, 0};
     if (c.kind == CollectiveKind::kSendRecv || request.nranks < 2 ||

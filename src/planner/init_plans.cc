@@ -42,6 +42,7 @@ void take_rates(const InitPlansRequest& request, TableRequest& table) {
   table.rates = it->second;
   if (const auto factors = measured->factors.find(section); factors != measured->factors.end())
     table.factors = factors->second;
+  table.measured = request.on_gpus && (apart || request.setting.one_process);
   table.origin = fmt::format("rates {}", measured->measured);
 }
 

@@ -2,6 +2,7 @@
 #include "src/planner/plan_chooser.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -176,16 +177,29 @@ bool PlanChooser::sends_messages(const PlanCall& call, const Generator* forced) 
   return forced != nullptr && !forced->peer_memory && call.bytes > packet_bytes_;
 }
 
+// The table was made for powers of two. Where it has the choice of the rules, these know their
+// limits better.
+const PlanOption* PlanChooser::overruled(const PlanCall& call) const {
+  const PlanOption* option = tabled(call, true);
+  if (option == nullptr || !needs_peer_memory(*option)) return nullptr;
+  const GpuChoice rule = choose_for_gpu(call.collective, std::bit_floor(call.bytes), packet_bytes_,
+                                        nullptr, placement_.together);
+  return option->name == rule.generator->name ? nullptr : option;
+}
+
 Choice PlanChooser::on_gpus(const PlanCall& call, const Generator* forced) const {
   const bool alone = call.collective.nranks == 1;
   if (!alone && sends_messages(call, forced)) return by_messages(call, forced, PlanPath::kLanes);
   if (!emulates_topo_ && copies_ && copies_(call.collective.kind, call.message_bytes()))
     return {nullptr, nullptr, PlanPath::kCopyEngines, "copy_engines"};
-  if (!alone && forced == nullptr && (!agreed_.table.advisory || agreed_.table.measured))
+  if (!alone && forced == nullptr && !agreed_.table.advisory)
     if (const PlanOption* option = tabled(call, true)) {
       if (needs_peer_memory(*option)) return made_by(*generator_of(option), option->path);
       return by_messages(call, forced, PlanPath::kLanes);
     }
+  if (!alone && forced == nullptr && agreed_.table.measured)
+    if (const PlanOption* option = overruled(call); option != nullptr)
+      return made_by(*generator_of(option), option->path);
   const GpuChoice choice =
       choose_for_gpu(call.collective, call.bytes, packet_bytes_, forced, placement_.together);
   return made_by(*choice.generator, choice.packets ? PlanPath::kPackets : PlanPath::kLoadStore);

@@ -106,6 +106,8 @@ class PlanChooser {
   bool sends_messages(const PlanCall& call, const Generator* forced) const;
   // The table's choice for the call; nullptr: rules decide. `kernels`: not only messages.
   const PlanOption* tabled(const PlanCall& call, bool kernels) const;
+  // Where measured times say otherwise than rules.
+  const PlanOption* overruled(const PlanCall& call) const;
   // A plan whose ranks send messages.
   Choice by_messages(const PlanCall& call, const Generator* forced, PlanPath path) const;
 

@@ -51,7 +51,7 @@ class SelectionTable {
   std::string origin;                      // where the costs come from, in words
   double slice_bytes = 0, lend_bytes = 0;  // as in HostSetting; 0: unknown
   bool advisory = false;  // rules (choose_for_gpu()) decide, except for plans with CPU nodes
-  // Ranks like these were measured here: the table decides on kernels that use peer memory.
+  // Ranks like these were measured here: where the table has another plan than the rules, it runs.
   bool measured = false;
   std::string via_host;  // why data of GPUs goes through host memory; empty: init finds out
   std::vector<PlanOption> options;

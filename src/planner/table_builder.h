@@ -46,6 +46,7 @@ struct TableRequest {
   TuningRules rules;
   std::vector<std::shared_ptr<const ImportedSchedule>> schedules;  // synthesized for this machine
   bool cpu_plans_only = false;
+  bool measured = false;  // `factors` are of ranks like these
 };
 
 // Beyond this many ranks, making a schedule of every generator takes too long. Tables are empty
@@ -53,9 +54,9 @@ struct TableRequest {
 inline constexpr int kMostTableRanks = 128;
 
 // For ranks that share GPUs and reach each other's memory. Options are the choices of
-// choose_for_gpu(), whose thresholds are measured on such ranks. Where this machine has been
-// calibrated the cost model decides between packets and loads. Otherwise it only predicts;
-// `setting.cores` is the number of GPUs.
+// choose_for_gpu(), whose thresholds are measured on such ranks. The cost model predicts their
+// times. Where ranks like these have been measured on this machine, and share one GPU, it chooses
+// between packets and loads; `setting.cores` is the number of GPUs.
 SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes);
 
 SelectionTable build_table(const TableRequest& request);

@@ -39,6 +39,7 @@ bool LaneIn::progress(bool) noexcept {
     moved = again || moved;
     if (!again || received_bytes_ >= kLaneTurnBytes) break;
   }
+  look_at_end();
   return moved;
 }
 
@@ -109,11 +110,19 @@ void LaneIn::post_receives() noexcept {
 }
 
 // A peer that has sent everything may close the connection. What it has sent comes before that
-// counts.
+// counts. All of it is here, or on the way from the NIC to the GPU.
 void LaneIn::end_frames(ncclResult_t code) noexcept {
   no_frames_ = code;
+  no_frames_text_ = comm_.network().reason();
   frame_request_ = nullptr;
-  if (told_ == read_ && frame_at_ == frame_bytes_) fail(code);
+  ended_ = Clock::now();
+}
+
+void LaneIn::look_at_end() noexcept {
+  if (no_frames_ == ncclSuccess || broken()) return;
+  constexpr auto kOnTheWay = std::chrono::seconds(2);
+  if ((told_ == read_ && frame_at_ == frame_bytes_) || Clock::now() - ended_ > kOnTheWay)
+    fail(no_frames_, no_frames_text_);
 }
 
 bool LaneIn::is_done(void* request, size_t& size) noexcept {
@@ -175,7 +184,6 @@ bool LaneIn::tell() noexcept {
 }
 
 bool LaneIn::receive_frame() noexcept {
-  if (no_frames_ != ncclSuccess && told_ == read_ && frame_at_ == frame_bytes_) fail(no_frames_);
   if (frame_request_ == nullptr || broken() || (in_order_ && received_ < posted_)) return false;
   bool done = false;
   size_t size = 0;
@@ -185,6 +193,7 @@ bool LaneIn::receive_frame() noexcept {
   frame_request_ = nullptr;
   frame_at_ = 0;
   frame_bytes_ = size;
+  received_bytes_ += size;
   if (size > kLaneFrameBytes) {
     frame_bytes_ = 0;
     fail(ncclInternalError);

@@ -161,6 +161,7 @@ bool LaneOut::send_next() noexcept {
   if (next.request == nullptr || broken()) return false;
   if (next.frame) {
     frame_sent_ = true;
+    sent_bytes_ += frame_bytes_;
     frames_++;
     frames_flying_++;
   }

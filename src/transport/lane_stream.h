@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "src/transport/lane_post.h"
 #include "src/transport/net_stream.h"
@@ -108,7 +109,7 @@ class LaneOut final : public NetStream {
   };
   // The frame that is sent next: its size, and the data behind it.
   bool prepared_ = false, frame_sent_ = false;
-  size_t sent_bytes_ = 0;  // of data, in this turn
+  size_t sent_bytes_ = 0;  // in this turn
   size_t frame_bytes_ = 0;
   std::array<Body, kLaneFrameBodies> bodies_;
   size_t body_ = 0, end_of_bodies_ = 0;  // those that are not sent yet
@@ -153,6 +154,7 @@ class LaneIn final : public NetStream {
   bool receive_bodies() noexcept;
   bool receive_frame() noexcept;
   void end_frames(ncclResult_t code) noexcept;
+  void look_at_end() noexcept;
   bool tell() noexcept;
   bool is_done(void* request, size_t& size) noexcept;
   bool is_valid(const WirePost& post) const noexcept;
@@ -166,7 +168,9 @@ class LaneIn final : public NetStream {
   NicRegistrations buffers_;
   const bool in_order_;  // messages come one after the other, as through a socket
   void* frame_request_ = nullptr;
-  ncclResult_t no_frames_ = ncclSuccess;   // why no more of them come
+  ncclResult_t no_frames_ = ncclSuccess;  // why no more of them come, in words, and since when
+  std::string no_frames_text_;
+  Clock::time_point ended_;
   size_t frame_at_ = 0, frame_bytes_ = 0;  // of the last frame: what is read, and all
   // Posts in their order, by number: told <= received <= posted <= read.
   std::array<Arrival, kMostArrivals> arrivals_;
@@ -175,7 +179,7 @@ class LaneIn final : public NetStream {
   uint64_t posted_ = 0;    // have posted their receives
   uint64_t read_ = 0;      // are known
   size_t receiving_ = 0, flushing_ = 0;
-  size_t received_bytes_ = 0;  // of data, in this turn
+  size_t received_bytes_ = 0;  // in this turn
 };
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/transport/doorbell.h"
@@ -85,9 +86,9 @@ std::vector<CarriedMessage> NetStream::carried(const std::byte* data, uint64_t b
 }
 
 // Data that has arrived can still be read. No more will come.
-void NetStream::fail(ncclResult_t code) noexcept {
+void NetStream::fail(ncclResult_t code, std::string why) noexcept {
   if (broken_) return;
-  failure_ = {code, comm_.network().reason()};
+  failure_ = {code, std::move(why)};
   WEFT_INFO(kNet, "a connection ended with code {}: {}", static_cast<int>(code), failure_.text);
   broken_ = true;
   if (lost_ != nullptr) lost_->store(true);

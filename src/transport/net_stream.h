@@ -63,8 +63,8 @@ class NetStream {
   // Any thread may ask. Everything that came before is in the ring.
   bool broken() const { return broken_.load(std::memory_order_acquire); }
   const StreamFailure& failure() const { return failure_; }
-  // Moves all data that can be moved now. True if it moved any. `eager`: does not wait for a
-  // consumer to say where it wants its data.
+  // Moves the data that can be moved now, or the first of it: true if it moved any, and then there
+  // may be more. `eager`: does not wait for a consumer to say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
   // The same for a proxy that polls. `round` counts its polls. A stream that must ask the kernel
   // and had no news for long is skipped in most rounds. `patient`: long is longer.
@@ -91,7 +91,8 @@ class NetStream {
  protected:
   virtual bool idle() const = 0;         // no request in flight
   virtual bool asks_kernel() const = 0;  // to find out whether there is anything to do
-  void fail(ncclResult_t code) noexcept;
+  void fail(ncclResult_t code) noexcept { fail(code, comm_.network().reason()); }
+  void fail(ncclResult_t code, std::string why) noexcept;
   FifoControl& fifo() const { return *reinterpret_cast<FifoControl*>(ring_.data()); }
   // The ring's counters. Lanes or GPUs change them too.
   static uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }

@@ -56,7 +56,8 @@ class Proxy {
   // `seconds`.
   void remove(const std::shared_ptr<NetStream>& stream, double seconds);
   // Streams of a higher class are served first. While they move data, lower ones have their turn in
-  // every seventh round: they move what their rings hold, which is less than 4 MB.
+  // every seventh round: they move what their rings hold, which is less than 4 MB, or a turn of
+  // a stream of lanes.
   void set_priority(NetStream& stream, int priority);
   bool may_run_on(int core) const;
 

@@ -100,6 +100,9 @@ class GpuMemoryStreams {
     for (uint32_t n = 0; n < messages && to_.gets(n % 16, uint64_t{3} << 32 | (n + 1)); n++)
       right +=
           std::memcmp(to_.data(place(n), true), from_.data(place(n), true), kEach) == 0 ? 1 : 0;
+    for (int tries = 0; tries < 5000 && !pair_->broken(); tries++)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(pair_->broken()) << "the end of the connection is not noticed";
     return right;
   }
 

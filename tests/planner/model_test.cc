@@ -150,6 +150,7 @@ TEST(GpuTable, TakesWhatIsFasterOnThisMachineOnceThatIsMeasured) {
   request.setting.cores = 1;
   request.setting.on_gpus = request.setting.one_process = true;
   request.rates = default_rates(kGpuRates);
+  request.measured = true;
   const auto factors = [&](double packets, double loads) {
     for (const auto& [kind, bytes] :
          {std::pair{CollectiveKind::kReduce, kReduced}, {CollectiveKind::kAllGather, kGathered}}) {
@@ -161,7 +162,7 @@ TEST(GpuTable, TakesWhatIsFasterOnThisMachineOnceThatIsMeasured) {
   };
   const auto chosen = [&](CollectiveKind kind, uint64_t bytes, size_t packet_bytes = 1 << 20) {
     const SelectionTable table = build_gpu_table(request, packet_bytes);
-    EXPECT_EQ(table.measured, !request.factors.empty());
+    EXPECT_EQ(table.measured, request.measured && request.setting.cores == 1);
     EXPECT_EQ(SelectionTable::decode(table.encode()), table);
     return table.choose(kind, bytes, false)->name;
   };
@@ -175,6 +176,12 @@ TEST(GpuTable, TakesWhatIsFasterOnThisMachineOnceThatIsMeasured) {
   EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kOneRound.name);
   EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered, 0), kPeerMemory.name) << "no packets";
   EXPECT_EQ(chosen(CollectiveKind::kAllGather, 16 * kGathered), kPeerMemory.name) << "too large";
+  request.setting.cores = 2;
+  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kPeerMemory.name) << "other GPUs";
+  request.setting.cores = 1;
+  request.measured = false;
+  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kPeerMemory.name) << "other ranks";
+  request.measured = true;
   // All_reduces were not measured.
   request.factors.erase(factor_key(CollectiveKind::kReduce, kOneRound.name));
   EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 1 << 10), kOneShot.name);

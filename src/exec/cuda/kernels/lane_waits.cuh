@@ -38,7 +38,8 @@ class LaneWaits : protected LaneItems {
     bool mine = true, other_call = false;
     int waits = -1;
     // The last leader has the fewest ports. It asks for what the NICs are done with at once: that
-    // and a grant may each take a round trip to the host's memory.
+    // and a grant may each take a round trip to the host's memory. (No acquire: what follows writes
+    // the outbox, and does not begin before the value is known.)
     const bool asks = a_.sent != nullptr && lane.sends > 0 && leader() == kWarp - 1;
     uint64_t sent = 0;
     uint32_t settled = 0;
