@@ -176,11 +176,13 @@ TEST(GpuTable, TakesWhatIsFasterOnThisMachineOnceThatIsMeasured) {
   EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kOneRound.name);
   EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered, 0), kPeerMemory.name) << "no packets";
   EXPECT_EQ(chosen(CollectiveKind::kAllGather, 16 * kGathered), kPeerMemory.name) << "too large";
+  // The rules, again, for other GPUs and for other ranks.
+  factors(10, 0.1);
   request.setting.cores = 2;
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kPeerMemory.name) << "other GPUs";
+  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kOneRound.name);
   request.setting.cores = 1;
   request.measured = false;
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kPeerMemory.name) << "other ranks";
+  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kOneRound.name);
   request.measured = true;
   // All_reduces were not measured.
   request.factors.erase(factor_key(CollectiveKind::kReduce, kOneRound.name));

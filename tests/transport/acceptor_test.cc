@@ -24,7 +24,7 @@ constexpr int kRank = 3;
 
 // A second definition of the wire format. The acceptor must understand a client of another build.
 struct Hello {
-  uint32_t magic = 0x57454654, protocol = 4;
+  uint32_t magic = 0x57454654, protocol = 5;
   uint64_t key = 0;
   Purpose purpose;
   uint8_t nonce[16] = {};
@@ -217,7 +217,7 @@ TEST_F(Handshake, FailsAtOnceWhereAnotherVersionAnswers) {
   send_all(server.get(), bytes(answer), in_seconds(60));
   std::string why;
   EXPECT_FALSE(authenticate(client.get(), secret_, purpose_, in_seconds(60), nullptr, &why));
-  EXPECT_NE(why.find("its protocol is 99, here it is 4"), std::string::npos) << why;
+  EXPECT_NE(why.find("its protocol is 99, here it is 5"), std::string::npos) << why;
 }
 
 TEST_F(Handshake, IsNotHeldUpByWhoSaysNothingAndDropsThemInTheEnd) {
