@@ -68,7 +68,7 @@ void StallExchange::send_last_words(StallReport::LastWords what) {
 
 void StallExchange::hear_last_words(int other, const StallReport& theirs) {
   const bool asks = theirs.last_words == StallReport::LastWords::kAsks;
-  LastWords words{theirs.calls, 0, asks};
+  LastWords words{theirs.calls, 0, asks, theirs};
   for (const StallReport::Sends& sends : theirs.sends)
     if (sends.peer == context_.rank) words.sends = sends.count;
   {
@@ -108,6 +108,16 @@ std::string StallExchange::say_last_words(std::chrono::milliseconds most) {
       return context_.stop.load() != 0 || has_heard_all(calls, !lacks_others);
     };
     if (changed_.wait_for(lock, pause, done) || Clock::now() >= end) break;
+  }
+  std::string different;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [peer, words] : last_words_)
+      if (different.empty()) different = disagreement(peer, words.report);
+  }
+  if (!different.empty() && context_.stop.load() == 0) {
+    EventLoop::instance().run([&] { around_.disagree(different); });
+    return "";
   }
   std::lock_guard lock(mutex_);
   for (const auto& [peer, words] : last_words_)

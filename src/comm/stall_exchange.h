@@ -101,6 +101,7 @@ class StallExchange {
   struct LastWords {
     uint64_t calls = 0, sends = 0;  // sends to this rank
     bool final = false;             // it makes no more calls
+    StallReport report;             // this rank may have made the calls later
   };
   std::mutex mutex_;  // protects last_words_
   std::condition_variable changed_;

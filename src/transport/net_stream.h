@@ -91,7 +91,9 @@ class NetStream {
  protected:
   virtual bool idle() const = 0;         // no request in flight
   virtual bool asks_kernel() const = 0;  // to find out whether there is anything to do
-  void fail(ncclResult_t code) noexcept { fail(code, comm_.network().reason()); }
+  void fail(ncclResult_t code) noexcept {
+    if (!broken()) fail(code, comm_.network().reason());
+  }
   void fail(ncclResult_t code, std::string why) noexcept;
   FifoControl& fifo() const { return *reinterpret_cast<FifoControl*>(ring_.data()); }
   // The ring's counters. Lanes or GPUs change them too.
