@@ -23,7 +23,8 @@ PlanOption gpu_option(const TableRequest& request, const GpuChoice& choice, cons
   return option;
 }
 
-// What a calibration must gain over the rules: about what two measurements of a plan differ by.
+// What a calibration must gain over the rules: more than two measurements of a plan differ by (on
+// an H200 1.6%, median).
 constexpr double kGain = 0.97;
 
 bool is_measured(const TableRequest& request) {
@@ -50,7 +51,7 @@ class GpuPlans {
       return SelectionTable::estimate(option(choice), static_cast<double>(bytes));
     };
     const double by_rules = us(best);
-    // With fewer bytes than these, packets may be taken; and none.
+    // Packets where they are allowed at all, then loads.
     for (const size_t packets : {packet_bytes_, size_t{0}}) {
       const GpuChoice other = choose_for_gpu(c_, bytes, packets, nullptr, together && packets == 0);
       if (measured(other) && us(other) < std::min(kGain * by_rules, us(best))) best = other;

@@ -65,7 +65,7 @@ static_assert(sizeof(WirePost) == 32);
 inline constexpr size_t kLaneFrameBytes = 32u << 10;  // the largest frame
 inline constexpr size_t kLaneFrameBodies = 8;         // the most messages behind a frame
 // Data that a stream moves before it is another's turn: a proxy moves both directions, and the GPU
-// can use what came first. (Not measured against other numbers.)
+// can use what came first. (Tried on loopback only, and not against other numbers.)
 inline constexpr size_t kLaneTurnBytes = 64u << 10;
 
 class LaneOut final : public NetStream {

@@ -179,6 +179,17 @@ TEST_F(LastWords, FindRootsThatDiffer) {
   EXPECT_NE(ranks_[1].disagreements[0].find("root 1) on rank 1"), std::string::npos);
 }
 
+// Rank 1 has said its last words before rank 0 makes the call. Nobody answers for it any more.
+TEST_F(LastWords, AreComparedWithCallsThatCameLater) {
+  broadcast(1, 1);
+  ranks_[1].exchange->say_last_words(std::chrono::milliseconds(1));
+  EXPECT_TRUE(ranks_[0].disagreements.empty());
+  broadcast(0, 0);
+  leave();
+  ASSERT_FALSE(ranks_[0].disagreements.empty());
+  EXPECT_NE(ranks_[0].disagreements[0].find("root 1) on rank 1"), std::string::npos);
+}
+
 TEST_F(LastWords, WaitForRanksThatHaveNotBegunARootedCall) {
   broadcast(0, 0);
   EXPECT_GE(leave(), 0.3);

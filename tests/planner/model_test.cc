@@ -142,54 +142,6 @@ TEST(CostModel, PredictsWhatAnH200WasMeasuredToTakeWithinAFifth) {
   EXPECT_LT(errors[errors.size() * 9 / 10], 0.2);
 }
 
-// Eight threads on one GPU. Rules take packets for the reduce, and loads for the all_gather.
-TEST(GpuTable, TakesWhatIsFasterOnThisMachineOnceThatIsMeasured) {
-  constexpr uint64_t kReduced = 256 << 10, kGathered = 1 << 20;
-  TableRequest request;
-  request.nranks = 8;
-  request.setting.cores = 1;
-  request.setting.on_gpus = request.setting.one_process = true;
-  request.rates = default_rates(kGpuRates);
-  request.measured = true;
-  const auto factors = [&](double packets, double loads) {
-    for (const auto& [kind, bytes] :
-         {std::pair{CollectiveKind::kReduce, kReduced}, {CollectiveKind::kAllGather, kGathered}}) {
-      request.factors[factor_key(kind, kOneRound.name)] = {
-          {8, static_cast<double>(bytes), packets}};
-      request.factors[factor_key(kind, kPeerMemory.name)] = {
-          {8, static_cast<double>(bytes), loads}};
-    }
-  };
-  const auto chosen = [&](CollectiveKind kind, uint64_t bytes, size_t packet_bytes = 1 << 20) {
-    const SelectionTable table = build_gpu_table(request, packet_bytes);
-    EXPECT_EQ(table.measured, request.measured && request.setting.cores == 1);
-    EXPECT_EQ(SelectionTable::decode(table.encode()), table);
-    return table.choose(kind, bytes, false)->name;
-  };
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kOneRound.name);
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kPeerMemory.name);
-  factors(10, 0.1);
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kPeerMemory.name);
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kPeerMemory.name);
-  factors(0.1, 10);
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kOneRound.name);
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered), kOneRound.name);
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, kGathered, 0), kPeerMemory.name) << "no packets";
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, 16 * kGathered), kPeerMemory.name) << "too large";
-  // The rules, again, for other GPUs and for other ranks.
-  factors(10, 0.1);
-  request.setting.cores = 2;
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kOneRound.name);
-  request.setting.cores = 1;
-  request.measured = false;
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kOneRound.name);
-  request.measured = true;
-  // All_reduces were not measured.
-  request.factors.erase(factor_key(CollectiveKind::kReduce, kOneRound.name));
-  EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 1 << 10), kOneShot.name);
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, kReduced), kOneRound.name);
-}
-
 TEST(FitRates, FindsTheRatesThatTimesWereMadeWith) {
   Rates truth;
   truth.hop_us = 3;

@@ -14,7 +14,6 @@
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/compression.h"
 #include "src/planner/rates_file.h"
-#include "src/planner/table_builder.h"
 #include "tests/support/case.h"
 #include "tests/support/environment.h"
 #include "tests/support/log_file.h"
@@ -80,41 +79,6 @@ TEST(PlanChooser, TakesPacketsForLittleDataAndPeerMemoryForMuch) {
   const Choice much = gpus.chooser.choose(call_of_size(kHuge));
   EXPECT_EQ(much.path, PlanPath::kLoadStore);
   EXPECT_STREQ(much.name, "peer_memory");
-}
-
-// Ranks that share a GPU go by rules, unless this machine has been measured.
-TEST(PlanChooser, GoesByTheTableOfSharedGpusOnceTheyAreMeasured) {
-  for (const bool measured : {false, true}) {
-    OnGpus gpus;
-    TableRequest request;
-    request.nranks = 4;
-    request.setting.on_gpus = true;
-    request.rates = default_rates(kGpuRates);
-    request.setting.cores = 1;
-    request.measured = measured;
-    // Loads are better for all_reduces of 4 KiB and more.
-    request.factors[factor_key(kReduceAll, kOneShot.name)] = {{4, 1 << 11, 1}, {4, 1 << 12, 100}};
-    request.factors[factor_key(kReduceAll, kPeerMemory.name)] = {{4, 1 << 11, 100},
-                                                                 {4, 1 << 12, 0.01}};
-    CommunicatorPlans plans;
-    plans.table = build_gpu_table(request, Config{}.packet_bytes);
-    gpus.chooser.agree(plans);
-    for (const size_t bytes : {size_t{0}, size_t{1000}, size_t{4096}, size_t{5000}}) {
-      const Choice choice = gpus.chooser.choose(call_of_size(bytes));
-      const bool loads = measured && bytes >= 4096;
-      EXPECT_EQ(choice.path, loads ? PlanPath::kLoadStore : PlanPath::kPackets) << bytes;
-      EXPECT_STREQ(choice.name, loads ? "peer_memory" : "one_shot") << bytes;
-    }
-    // Where measured times say the same as the rules, these know the limit. The most that a rank
-    // sends in packets is three arrays.
-    const size_t most = Config{}.packet_bytes / 3 / 4 * 4;
-    request.factors.clear();
-    request.factors[factor_key(kReduceAll, kOneShot.name)] = {{4, 1, 1}};
-    request.factors[factor_key(kReduceAll, kPeerMemory.name)] = {{4, 1, 1}};
-    plans.table = build_gpu_table(request, Config{}.packet_bytes);
-    gpus.chooser.agree(plans);
-    EXPECT_EQ(gpus.chooser.choose(call_of_size(most + 8)).path, PlanPath::kLoadStore);
-  }
 }
 
 // What planning warns of.

@@ -81,16 +81,18 @@ WEFT_SCENARIO(a_device_goes_down) {
       if (!wires) return;
       EXPECT_TRUE(goes_on("a0")) << "over the first device";
       EXPECT_TRUE(goes_on("a1")) << "over the second device";
-      if (loses)
+      if (loses) {
         EXPECT_TRUE(shell("tc qdisc add dev a0 root netem loss 100%"));
-      else
+      } else {
         wires->down(0);
+      }
       // Several rounds, in which all ranks have a part.
       EXPECT_TRUE(goes_on("a1", 1500000)) << "over the second, while the first is down";
-      if (loses)
+      if (loses) {
         EXPECT_TRUE(shell("tc qdisc del dev a0 root"));
-      else
+      } else {
         wires->up(0);
+      }
       EXPECT_TRUE(goes_on("a0")) << "over the first, when it is back";
       finished = true;
     });
