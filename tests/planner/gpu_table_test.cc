@@ -80,7 +80,7 @@ TEST(GpuTable, DecidesOnceRanksLikeTheseAreMeasured) {
     // Loads are better for all_reduces of 4 KiB and more.
     request.factors[factor_key(kSummed, kOneShot.name)] = {{4, 1 << 11, 1}, {4, 1 << 12, 100}};
     request.factors[factor_key(kSummed, kPeerMemory.name)] = {{4, 1 << 11, 100},
-                                                                 {4, 1 << 12, 0.01}};
+                                                              {4, 1 << 12, 0.01}};
     CommunicatorPlans plans;
     plans.table = build_gpu_table(request, Config{}.packet_bytes);
     chooser.agree(plans);
