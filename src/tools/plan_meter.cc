@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <thread>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/comm/communicator.h"
@@ -30,6 +32,8 @@ constexpr size_t kMostRanks = 8, kMostBatches = 16, kMostPlans = 12, kMostCollec
 // A plan this much slower than the best at a large size is not timed at larger sizes. Larger sizes
 // change the order of plans less, and take longer.
 double hopeless(uint64_t bytes) { return bytes < (16u << 20) ? 1.5 : 1.25; }
+constexpr auto kMapping = std::chrono::milliseconds(100);
+constexpr uint64_t kMappedBytes = 256 << 10;
 constexpr const char* kNotMine = "another rank has failed";
 // CUDA's cudaStreamPerThread: kernels of different ranks must run in parallel.
 constexpr uintptr_t kOwnStream = 2;
@@ -156,11 +160,18 @@ class Meter {
       call.root = rotation.next();
       run(call);
     };
-    for (size_t plan = 0; plan < order_.plans.size(); plan++) {  // warms up
-      if (!takes_part(c, plan)) continue;
-      comm_.force_plan(call.kind, order_.plans[plan]);
-      for (int i = 0; i < roots; i++) run_next();
-      synchronize();
+    // Warms up. Processes learn of each other's buffers in the first large call, and map them soon
+    // afterwards.
+    const bool maps = comm_.on_gpu() && order_.processes && c == 0 && point.bytes >= kMappedBytes &&
+                      !std::exchange(mapped_, true);
+    for (int time = 0; time < (maps ? 2 : 1); time++) {
+      if (time > 0) std::this_thread::sleep_for(kMapping);
+      for (size_t plan = 0; plan < order_.plans.size(); plan++) {
+        if (!takes_part(c, plan)) continue;
+        comm_.force_plan(call.kind, order_.plans[plan]);
+        for (int i = 0; i < roots; i++) run_next();
+        synchronize();
+      }
     }
     for (int batch = 0; batch < point.batches; batch++)
       for (const size_t plan : order_of_round(order_.plans.size(), batch)) {
@@ -210,6 +221,7 @@ class Meter {
   const MeterOrder& order_;
   Board& board_;
   Memory input_, output_;
+  bool mapped_ = false;
   host::Batch batch_;
 };
 

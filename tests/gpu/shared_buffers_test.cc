@@ -74,12 +74,12 @@ WEFT_SCENARIO(plain_buffers) {
 // 1,000 calls. In between every rank frees buffers and allocates others, often at the same address.
 WEFT_SCENARIO(exchanged_buffers) {
   ProcessRank me(context);
-  constexpr size_t kBuffers = 6, kEach = 3 * kMB;
+  constexpr size_t kBuffers = 6, kEach = 5 * kMB;
   const bool virtual_memory = context.argument == "virtual";
   std::mt19937 own(static_cast<unsigned>(me.rank()) + 1);
   std::vector<std::unique_ptr<Arena>> buffers(kBuffers);
   const auto make = [&] {
-    return std::make_unique<Arena>((4 + own() % 12) * kMB,
+    return std::make_unique<Arena>((6 + own() % 12) * kMB,
                                    virtual_memory ? Origin::kVirtual : Origin::kCudaMalloc);
   };
   for (auto& buffer : buffers) buffer = make();

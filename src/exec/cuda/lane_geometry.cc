@@ -80,15 +80,11 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
   return true;
 }
 
-// The instances of a long call: as few as have FIFOs of full size, but more than one, which would
-// leave the network idle while it waits. 0: the call is too short to fill them, or encodes, for
-// which all thread blocks are needed.
-uint64_t few_instances(const LaneImage& image, const LaneRoom& room, uint64_t ports,
-                       uint64_t bytes) {
-  if (!room.large_messages || room.fifo_bytes == 0 || !image.codecs.empty()) return 0;
-  const uint64_t full = std::min(room.fifo_bytes, room.pool_bytes);
-  const uint64_t few = std::max<uint64_t>(2, room.pool_bytes / (ports * full));
-  return bytes >= few * full ? few : 0;
+// Where messages are expensive: few instances, whose messages are large, but more than one, which
+// would leave the network idle while it waits. (To encode, all thread blocks are needed.)
+constexpr uint64_t kFewInstances = 2;
+bool has_few_instances(const LaneImage& image, const LaneRoom& room) {
+  return room.large_messages && room.fifo_bytes > 0 && image.codecs.empty();
 }
 
 // The most bytes of a block of codecs in a message. Without codecs: of an element.
@@ -165,9 +161,11 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   if (ports > kMostLanePorts)
     fail(ncclInvalidUsage, "a rank has {} ports; kernels do {}", ports, kMostLanePorts);
   if (take_packets(image, room, by_blocks, unit, element, g)) return g;
-  const uint64_t few = few_instances(image, room, ports, g.chunk * element * step_chunks);
+  const bool few = has_few_instances(image, room);
+  const bool fills_fifos = few && g.chunk * element * step_chunks >=
+                                      kFewInstances * std::min(room.fifo_bytes, room.pool_bytes);
   // Smaller FIFOs cut short calls into more slices. Messages of several chunks have small slices.
-  const bool whole_pool = scratch_bytes == 0 || (own_scratch && (few > 0 || step_chunks > 1));
+  const bool whole_pool = scratch_bytes == 0 || (own_scratch && (fills_fifos || step_chunks > 1));
   const uint64_t fifos = room.pool_bytes - 4096 - (whole_pool ? 0 : room.pool_bytes / 2);
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
@@ -179,7 +177,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
       std::min(g.chunk * element * step_chunks, fifos / (ports * g.slots)) / kBalancedBytes;
   const uint64_t balanced = std::max(by_blocks, std::min<uint64_t>(image.instances, by_messages));
   g.instances = static_cast<uint32_t>(std::min({balanced, by_bytes, by_ports, by_pool}));
-  if (few > 0) g.instances = std::min(g.instances, static_cast<uint32_t>(few));
+  if (few) g.instances = std::min(g.instances, static_cast<uint32_t>(kFewInstances));
   const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
   const uint64_t fifo = std::min(wanted, fifos / (ports * g.instances));
   if (room.most_slot_bytes > 0)

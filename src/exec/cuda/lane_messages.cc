@@ -9,6 +9,10 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t kMessageUnit = 256;  // bytes
+// A group of eight sends and receives of 256 KiB between two hosts of four processes, over sockets
+// on loopback, takes 800 us with slots of 64 KiB and 640 with 256; with 4 MiB 8.5 and 7.2 ms.
+constexpr uint8_t kMostWide = 4;
+constexpr uint64_t kMostWideBytes = 256 << 10;
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -25,14 +29,23 @@ uint32_t message_slot_bytes(const LaneRoom& room, int nranks) {
   return static_cast<uint32_t>(bytes);
 }
 
-LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t slot_bytes) {
+uint8_t wide_slots(uint32_t slot_bytes) {
+  uint8_t wide = kMostWide;
+  while (wide > 1 && wide * uint64_t{slot_bytes} > kMostWideBytes) wide /= 2;
+  return wide;
+}
+
+LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t slot_bytes,
+                      uint8_t wide) {
   LaneData d;
+  d.wide = wide;
+  slot_bytes *= wide;
   d.input = static_cast<const std::byte*>(pointer);
   d.output = static_cast<std::byte*>(pointer);
   d.output_place = place;
   d.count = d.stride = d.chunk = bytes;
   d.instances = static_cast<uint32_t>(
-      std::clamp<uint64_t>(divide_up(bytes, slot_bytes), 1, kMessageInstances));
+      std::clamp<uint64_t>(divide_up(bytes, slot_bytes), 1, uint64_t{kMessageInstances} / wide));
   const uint64_t share = divide_up(bytes, d.instances);
   d.slice = std::min<uint64_t>(slot_bytes, divide_up(share, kMessageUnit) * kMessageUnit);
   d.iterations = static_cast<uint32_t>(divide_up(bytes, d.slice * d.instances));

@@ -17,8 +17,13 @@ inline constexpr size_t kMessageResolvedBytes =
 // Bytes of a slot. FIFOs are numbered by producer and instance. Throws Error if they do not fit.
 uint32_t message_slot_bytes(const LaneRoom& room, int nranks);
 
+// For messages that CPUs carry to other hosts. There messages cost more than bytes, and the network
+// is slower than several thread blocks: so many slots are one, and instances are fewer.
+uint8_t wide_slots(uint32_t slot_bytes);
+
 // Both ends cut a message alike. `place`: where a receiver's buffer is for its peers.
-LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t slot_bytes);
+LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t slot_bytes,
+                      uint8_t wide);
 
 // One step: the message is sent, or received.
 LaneImage::Lane message_lane(int peer, bool sends);

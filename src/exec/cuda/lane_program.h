@@ -173,6 +173,8 @@ struct LaneData {
   std::byte* output = nullptr;
   uint64_t output_place = kPrivate;
   bool nic_input = false, nic_output = false;  // NICs reach them
+  // Each slot has the room of so many. Then there are as many fewer instances.
+  uint8_t wide = 1;
   uint64_t stride = 0, begin = 0, count = 0, chunk = 0, slice = 0;
   uint32_t iterations = 0, instances = 1;
 };

@@ -336,10 +336,12 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
     head.counter = s.message_counters(is_send, message.peer);
     const uint64_t place =
         is_send ? kPrivate : s.place_of(message.pointer, message.bytes, message.peer);
-    head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes);
+    const bool remote = s.remote[static_cast<size_t>(message.peer)];
+    head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes,
+                             remote && s.options.cpus_copy ? wide_slots(a.slot_bytes) : uint8_t{1});
     slice = std::max(slice, head.data.slice);
     instances = std::max(instances, head.data.instances);
-    if (s.remote[static_cast<size_t>(message.peer)] && s.nics_reach(message.pointer, message.bytes))
+    if (remote && s.nics_reach(message.pointer, message.bytes))
       (is_send ? head.data.nic_input : head.data.nic_output) = true;
     a.lends = a.lends || head.data.nic_input;
     lanes.push_back(write_lane(message_lane(message.peer, is_send), head,

@@ -13,8 +13,13 @@ constexpr uint32_t kBlockThreads = 2 * kWarp;  // the first warp leads
 // Every rank sends to some ranks, itself among them, in one kernel.
 class MessageTeam {
  public:
-  MessageTeam(int nranks, bool in_shared, bool straight)
-      : n_(nranks), in_shared_(in_shared), straight_(straight), ranks_(static_cast<size_t>(n_)) {
+  // `wide`: slots of odd and even ranks' messages to each other, as if they were on other hosts.
+  MessageTeam(int nranks, bool in_shared, bool straight, uint8_t wide)
+      : n_(nranks),
+        in_shared_(in_shared),
+        straight_(straight),
+        wide_(wide),
+        ranks_(static_cast<size_t>(n_)) {
     for (Rank& rank : ranks_) {
       rank.memory.resize(lane_area_pool(n_) + room().pool_bytes);
       rank.counters_of_messages.resize(static_cast<size_t>(2 * n_ * kMessageInstances));
@@ -25,7 +30,7 @@ class MessageTeam {
     // Bytes from rank to rank; 0: none.
     std::vector<uint64_t> sizes(static_cast<size_t>(n_ * n_));
     for (uint64_t& bytes : sizes)
-      if (random.below(3) > 0) bytes = 1 + random.below(random.below(2) == 0 ? 20 : 9000);
+      if (random.below(3) > 0) bytes = 1 + random.below(random.below(2) == 0 ? 20 : 30000);
     for (int r = 0; r < n_; r++) prepare(r, sizes);
     std::vector<std::thread> threads;
     for (Rank& rank : ranks_)
@@ -90,7 +95,8 @@ class MessageTeam {
           rank.counters_of_messages.data() + ((sends ? n_ : 0) + peer) * kMessageInstances;
       const uint64_t place =
           sends || !straight_ ? kPrivate : reinterpret_cast<uint64_t>(data.data());
-      head.data = message_data(data.data(), bytes, place, a.slot_bytes);
+      head.data = message_data(data.data(), bytes, place, a.slot_bytes,
+                               (r + peer) % 2 == 0 ? uint8_t{1} : wide_);
       lanes.push_back(write_lane(
           message_lane(peer, sends), head,
           [&](const LaneImagePort& from, bool receives) { return port(from, r, receives); }));
@@ -131,17 +137,39 @@ class MessageTeam {
 
   const int n_;
   const bool in_shared_, straight_;
+  const uint8_t wide_;
   std::vector<Rank> ranks_;
 };
 
 TEST(LaneKernel, ExchangesMessages) {
   for (const bool in_shared : {false, true})
-    for (const bool straight : {false, true}) {
-      MessageTeam team(4, in_shared, straight);
-      Random random(mix(test_seed(), 44));
-      for (int round = 0; round < 6; round++)
-        ASSERT_EQ(team.exchange(random), "") << in_shared << straight << ' ' << round;
-    }
+    for (const bool straight : {false, true})
+      for (const uint8_t wide : {1, 4}) {
+        MessageTeam team(4, in_shared, straight, wide);
+        Random random(mix(test_seed(), 44));
+        for (int round = 0; round < 4; round++)
+          ASSERT_EQ(team.exchange(random), "")
+              << in_shared << straight << int{wide} << ' ' << round;
+      }
+}
+
+TEST(LaneMessages, ToOtherHostsAreFewAndLarge) {
+  const uint32_t slot = 64 << 10;
+  const uint8_t wide = wide_slots(slot);
+  EXPECT_EQ(wide * slot, 256u << 10);
+  EXPECT_EQ(wide_slots(256 << 10), 1) << "they are large already";
+  std::byte data{};
+  for (const uint64_t kib : {1, 256, 1024, 9216}) {
+    const uint64_t bytes = kib << 10;
+    const LaneData near = message_data(&data, bytes, kPrivate, slot, 1);
+    const LaneData far = message_data(&data, bytes, kPrivate, slot, wide);
+    EXPECT_LE(far.slice, wide * slot);
+    EXPECT_GE(far.slice * far.instances * far.iterations, bytes);
+    EXPECT_LE(far.instances * wide, static_cast<uint32_t>(kMessageInstances));
+    EXPECT_LE(far.instances * far.iterations, near.instances * near.iterations);
+  }
+  EXPECT_EQ(message_data(&data, 256 << 10, kPrivate, slot, 1).instances, 4u);
+  EXPECT_EQ(message_data(&data, 256 << 10, kPrivate, slot, wide).instances, 1u);
 }
 
 }  // namespace

@@ -327,7 +327,8 @@ class LanePlaces {
   __device__ bool large() const { return d_.slice * a_.element > a_.inline_bytes; }
   __device__ int64_t shift() const { return large() ? a_.gpu_shift : 0; }
   __device__ uint64_t slot_offset(uint32_t position, uint32_t slot) const {
-    return (uint64_t{number_of(position)} * a_.slots + slot) * a_.slot_bytes;
+    const uint64_t number = position * a_.word_instances + item_.instance * d_.wide;
+    return (number * a_.slots + slot * d_.wide) * a_.slot_bytes;
   }
 
   const LaneArguments& a_;

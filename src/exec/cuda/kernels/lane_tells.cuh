@@ -122,7 +122,8 @@ class LaneTells : protected LaneWaits {
     if (slot >= a_.slots) slot -= a_.slots;
     end.slot = static_cast<uint16_t>(slot);
     if (in_slot)
-      at += (static_cast<int64_t>(slot) - end_.slot) * static_cast<int64_t>(a_.slot_bytes);
+      at += (static_cast<int64_t>(slot) - end_.slot) *
+            static_cast<int64_t>(a_.slot_bytes * item_.lane->data.wide);
   }
 
   // The caller may change its buffers when the kernel has ended.
