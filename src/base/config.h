@@ -89,6 +89,7 @@ struct Config {
   size_t scratch_bytes = 0;
   size_t lane_fifo_bytes = 0;
   int lane_slots = 0;
+  size_t eager_bytes = 0;
   bool system_scope = false, straight = true;
   int net_lanes = 1;
   bool share_buffers = true;

@@ -155,12 +155,16 @@ constexpr ConfigVariable kConfigVariables[] = {
      "up to 8 MiB."},
     {"WEFT_LANE_SLOTS", &Config::lane_slots,
      "GPU only. Messages that such a FIFO holds, at least. 0: 4, or more of 256 KiB each."},
+    {"WEFT_EAGER_BYTES", &Config::eager_bytes,
+     "GPU only. Memory of a rank, twice, for messages between hosts that do not wait until their "
+     "receiver has entered the call. Calls whose messages fit use it. 0: none do."},
     {"WEFT_STRAIGHT", &Config::straight,
      "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
     {"WEFT_NET_LANES", &Config::net_lanes,
      "GPU only. Whether GPUs of several hosts run lanes, with peer memory inside a host. 0: never. "
-     "1: where a host has several ranks, or schedules are imported or made for WEFT_TOPO, and for "
-     "compressed calls. 2: always."},
+     "1: where a host has several ranks, or NICs reach the memory of GPUs, or schedules are "
+     "imported "
+     "or made for WEFT_TOPO, and for compressed calls. 2: always."},
     {"WEFT_SHARE_BUFFERS", &Config::share_buffers,
      "GPU only. 0: between processes only registered buffers and memory of ncclMemAlloc are used "
      "where they lie."},

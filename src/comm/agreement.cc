@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <sstream>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -10,6 +11,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/cpu_nodes.h"
 #include "src/comm/mesh.h"
+#include "src/comm/nic_distance.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/topology/graph/fingerprint.h"
@@ -79,9 +81,55 @@ void log_plans(const std::string& label, const Cluster& cluster, const Communica
   }
 }
 
-// Rank 0 only. `texts` describe the hosts.
+// Whether NICs decide if these ranks run lanes.
+bool nics_decide(const Config& config, const std::vector<PeerInfo>& infos) {
+  bool asked = false;
+  const auto ask = [&] { return asked = true; };
+  return cuda::available() &&
+         decide_net_lanes(config, infos, !config.topo.empty(), false, ask) == NetLanes::kAll &&
+         asked;
+}
+
+// A rank's devices, for rank 0: those that take the GPU's memory, and the others.
+std::string device_text(const std::vector<NetProperties>& devices, bool dma_buf) {
+  std::string text;
+  for (const NetProperties& device : devices)
+    text +=
+        fmt::format("{}{}\n", takes_gpu_memory(device.pointers, dma_buf) ? '+' : '-', device.name);
+  return text;
+}
+std::vector<GpuNic> read_devices(const std::string& text) {
+  std::vector<GpuNic> devices;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) devices.push_back({line.substr(1), line[0] == '+'});
+  return devices;
+}
+
+// Rank 0 only, of ranks that are alone on their hosts. `texts`: each rank's devices.
+bool all_reach_gpus(const AgreeingRank& rank, const Cluster& cluster,
+                    const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts) {
+  std::vector<std::string> gpus;
+  for (const PeerInfo& info : infos) gpus.emplace_back(info.gpu);
+  const auto nranks = static_cast<int>(infos.size());
+  const std::vector<int> places = gpus_of_ranks(cluster.machine, {gpus, cluster.host_of}, nranks);
+  NicPlan nics;
+  if (each_has_a_gpu(places)) nics = nic_plan(peer_ways(reduce_to(cluster.machine, places)), {});
+  for (int r = 0; r < nranks; r++) {
+    const std::string why = why_not_gpu_memory(read_devices(texts[static_cast<size_t>(r)]), nics, r,
+                                               rank.config.net_gdr_level);
+    if (why.empty()) continue;
+    WEFT_INFO(kNet, "{}: calls go through FIFOs in host memory, not as lanes: rank {}: {}",
+              rank.label, r, why);
+    return false;
+  }
+  return true;
+}
+
+// Rank 0 only. `texts` describe the hosts, `devices` the networks of ranks where they decide.
 CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>& infos,
-                           const std::vector<std::string>& texts) {
+                           const std::vector<std::string>& texts,
+                           const std::vector<std::string>& devices) {
   const auto begin = std::chrono::steady_clock::now();
   const Config& config = rank.config;
   const auto nranks = static_cast<int>(infos.size());
@@ -94,8 +142,9 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
     setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
   // Lanes cut FIFOs to measure.
   const std::string via_host = must_go_via_host(infos);
-  const bool net_lanes =
-      decide_net_lanes(config, infos, !config.topo.empty(), false) == NetLanes::kAll;
+  const bool reach_gpus = !devices.empty() && all_reach_gpus(rank, cluster, infos, devices);
+  const bool net_lanes = decide_net_lanes(config, infos, !config.topo.empty(), false,
+                                          [&] { return reach_gpus; }) == NetLanes::kAll;
   const bool lanes =
       cuda::available() && via_host.empty() && (cluster.hosts.size() == 1 || net_lanes);
   InitPlansRequest request{
@@ -114,6 +163,7 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
       true};
   for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
   CommunicatorPlans plans = make_init_plans(request);
+  plans.nics.reach_gpus = reach_gpus;
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   log_plans(rank.label, cluster, plans, took.count());
   return plans;
@@ -127,9 +177,13 @@ CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<Pee
   const bool speaks = std::find(speakers.begin(), speakers.end(), rank.rank) != speakers.end();
   const std::string mine = speaks ? describe_host(rank.config, cuda::available()) : "";
   const auto texts = rank.control.collect(mine, deadline);
+  std::vector<std::string> devices;
+  if (nics_decide(rank.config, infos))
+    devices =
+        rank.control.collect(device_text(rank.devices(), rank.config.dmabuf_enable), deadline);
   std::string decided;
   if (rank.rank == 0) try {
-      decided = "+" + plan_for(rank, infos, texts).encode();
+      decided = "+" + plan_for(rank, infos, texts, devices).encode();
     } catch (const Error& error) {
       decided = fmt::format("-{}", error.what());
     }
@@ -141,7 +195,7 @@ CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<Pee
 }
 
 NetLanes decide_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool schedules,
-                          bool compresses) {
+                          bool compresses, const std::function<bool()>& nics_reach_gpus) {
   std::vector<uint64_t> hosts;
   for (const PeerInfo& info : infos) {
     if (info.p2p_disable != 0 || info.shm_disable != 0) return NetLanes::kNone;
@@ -149,6 +203,8 @@ NetLanes decide_net_lanes(const Config& config, const std::vector<PeerInfo>& inf
   }
   if (hosts.size() < 2 || config.net_lanes == 0) return NetLanes::kNone;
   if (hosts.size() < infos.size() || schedules || config.net_lanes > 1) return NetLanes::kAll;
+  // Lanes save two copies through host memory then. Otherwise FIFOs carry more.
+  if (nics_reach_gpus && nics_reach_gpus()) return NetLanes::kAll;
   return compresses ? NetLanes::kCoded : NetLanes::kNone;
 }
 

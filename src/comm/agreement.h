@@ -2,6 +2,7 @@
 // 0 plans for all hosts, and every rank uses the result.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "src/comm/network_routes.h"
 #include "src/comm/peer_info.h"
 #include "src/planner/init_plans.h"
+#include "src/transport/network.h"
 
 namespace weft {
 
@@ -19,6 +21,7 @@ struct AgreeingRank {
   const Secret& secret;
   const Config& config;
   ControlChannel& control;
+  std::function<std::vector<NetProperties>()> devices;  // of its network; asked if they decide
 };
 
 // Collective. If planning fails on rank 0, all ranks throw Error with the same text.
@@ -26,8 +29,9 @@ CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<Pee
                                  Deadline deadline);
 
 // What GPUs of several hosts run as lanes. `schedules`: they have some of their own, imported or
-// for WEFT_TOPO. `compresses`: some calls travel compressed. All ranks decide alike.
+// for WEFT_TOPO. `compresses`: some calls travel compressed. `nics_reach_gpus` is asked where it
+// decides. All ranks decide alike.
 NetLanes decide_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool schedules,
-                          bool compresses);
+                          bool compresses, const std::function<bool()>& nics_reach_gpus = {});
 
 }  // namespace weft

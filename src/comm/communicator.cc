@@ -83,7 +83,8 @@ NetLanes net_lanes_of(const Config& config, const std::string& communicator,
   if (!cuda::available()) return NetLanes::kNone;
   const bool schedules = !config.topo.empty() || !chooser.imported().all().empty();
   const auto settings = CompressionSettings::parse(compression_for(config.compress, communicator));
-  return decide_net_lanes(config, infos, schedules, settings.has_rules());
+  return decide_net_lanes(config, infos, schedules, settings.has_rules(),
+                          [&] { return chooser.agreed().nics.reach_gpus; });
 }
 
 // While it lives, an init can be cancelled.
@@ -253,6 +254,11 @@ void Communicator::connect(Deadline deadline) {
   context_.about_peer = [infos, rank](int peer) {
     return stopped_in_words(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(peer)]);
   };
+  std::shared_ptr<Network> network;
+  const auto devices = [&] {
+    network = open_network(config_, options_.net, options_.id.secret, rank);
+    return devices_of(*network);
+  };
   if (nranks > 1) {
     auto watch =
         PeerWatch::join(options_.id.secret, rank, infos, [this](const News& news) { hear(news); });
@@ -261,8 +267,9 @@ void Communicator::connect(Deadline deadline) {
       vigil_.watch = std::move(watch);
     }
     if (options_.helped_ranks == 0)
-      chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
-                                     infos, deadline));
+      chooser_->agree(
+          agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_, devices},
+                         infos, deadline));
     vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
     compare_after_stalls(infos);
   }
@@ -283,7 +290,9 @@ void Communicator::connect(Deadline deadline) {
                 has_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
                 chooser_->connected(),
                 chooser_->agreed().nics,
-                options_.helped_ranks};
+                options_.helped_ranks,
+                {},
+                std::move(network)};
   for (int node = 0; node < nodes->count(); node++)
     plan.infos.push_back(infos[static_cast<size_t>(nodes->rank_of(node))]);
   nodes->open(options_.id.secret, plan, config_, context_,
@@ -360,6 +369,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.lane_slots = config_.lane_fifo_bytes > 0 && config_.lane_slots <= 0
                            ? static_cast<int>(cuda::LaneRoom().slots)
                            : config_.lane_slots;
+  options.eager_bytes = config_.eager_bytes;
   options.packet_bytes = config_.packet_bytes;
   options.straight = config_.straight;
   options.share_buffers = config_.share_buffers;

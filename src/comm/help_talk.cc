@@ -30,7 +30,7 @@ Config helped_config() {
   for (size_t Config::*bytes :
        {&Config::compress_losses_bytes, &Config::helpers_from, &Config::packet_bytes,
         &Config::cta_bytes, &Config::scratch_bytes, &Config::lane_fifo_bytes, &Config::ring_bytes,
-        &Config::slice_bytes})
+        &Config::slice_bytes, &Config::eager_bytes})
     config.*bytes = usual.*bytes;
   // A stream has one slice on its way, see make_helped().
   config.net_slice_bytes = config.net_sum_slice_bytes = size_t{128} << 10;

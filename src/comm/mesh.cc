@@ -114,7 +114,7 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
 Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPlan& plan,
            const Config& config, const NetWish& wish, Deadline deadline, std::atomic<bool>* gone)
     : Mesh(secret, rank, plan, config) {
-  listen(config, wish, plan.nics);
+  listen(config, wish, plan);
   // All ranks accept connections after this gather.
   const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
   connect_host(deadline, control);
@@ -202,7 +202,7 @@ void Mesh::accept(Fd connection, const Purpose& purpose) {
   if (purpose.kind == Purpose::kMemory) server_->add(std::move(connection));
 }
 
-void Mesh::listen(const Config& config, const NetWish& wish, const NicPlan& nics) {
+void Mesh::listen(const Config& config, const NetWish& wish, const MeshPlan& plan) {
   RouteRequest request;
   for (int peer = 0; peer < static_cast<int>(peers()); peer++)
     if (link_kind(peer) == LinkKind::kNetwork && (rank_ < helped_ranks_ || peer < helped_ranks_))
@@ -218,7 +218,10 @@ void Mesh::listen(const Config& config, const NetWish& wish, const NicPlan& nics
   if (outgoing.empty()) return;
   if (net_lanes_ != NetLanes::kNone)
     lane_streams_.resize(static_cast<size_t>(nranks_ * request.lane_streams));
-  network_ = std::make_unique<NetworkLinks>(config, wish, secret_, rank_, nics, outgoing, incoming);
+  auto network = plan.network;
+  if (network == nullptr) network = open_network(config, wish, secret_, rank_);
+  network_ = std::make_unique<NetworkLinks>(std::move(network), wire_of(config.wire), secret_,
+                                            rank_, plan.nics, outgoing, incoming);
 }
 
 int Mesh::ranks_sharing_gpu() const {

@@ -43,6 +43,7 @@ struct MeshPlan {
   int helped_ranks = 0;  // not 0: the others are helpers, which have nothing to say to each other
   // Memory of the rank's GPU for NICs, see NetworkLinks::Ends. Empty: it has no GPU.
   std::function<LaneGpuMemory()> gpu_memory{};
+  std::shared_ptr<Network> network{};  // nullptr: the mesh opens one
 };
 
 class Mesh {
@@ -144,7 +145,7 @@ class Mesh {
   ArenaLayout layout() const { return {local_ranks(), ring_bytes_, channels_, area_bytes_}; }
   void classify();
   void connect_local(int peer, Deadline deadline, ControlChannel& control);
-  void listen(const Config& config, const NetWish& wish, const NicPlan& nics);
+  void listen(const Config& config, const NetWish& wish, const MeshPlan& plan);
   void connect_network(const std::vector<std::string>& offers, const MeshPlan& plan,
                        const Config& config, ControlChannel& control, Deadline deadline,
                        std::atomic<bool>* gone);

@@ -9,6 +9,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/nic_devices.h"
+#include "src/comm/nic_distance.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/net_plugins.h"
 #include "src/transport/proxy.h"
@@ -40,19 +41,25 @@ struct NetworkLinks::Pending {
   bool is_lane() const { return route.channel >= kFirstLaneChannel; }
 };
 
-NetworkLinks::NetworkLinks(const Config& config, const NetWish& wish, const Secret& secret,
-                           int rank, const NicPlan& nics, const std::vector<Route>& outgoing,
-                           const std::vector<Route>& incoming)
-    : secret_(derive(secret, "network")), wire_(wire_of(config.wire)), rank_(rank) {
+std::shared_ptr<Network> open_network(const Config& config, const NetWish& wish,
+                                      const Secret& secret, int rank) {
   NetRequest request = net_request(config, wish.name.c_str());
   request.traffic_class = wish.traffic_class;
   request.comm_id = public_key(secret);
-  network_ = choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
-  if (wire_ != Wire::kPlain && !network_->can_seal())
+  auto network =
+      choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+  if (wire_of(config.wire) != Wire::kPlain && !network->can_seal())
     fail(ncclInvalidUsage,
          "rank {}: network {} cannot do WEFT_WIRE={}, it sends data as it is. Sockets can "
          "(NCCL_NET=weft-socket)",
-         rank_, name(), config.wire);
+         rank, network->name(), config.wire);
+  return network;
+}
+
+NetworkLinks::NetworkLinks(std::shared_ptr<Network> network, Wire wire, const Secret& secret,
+                           int rank, const NicPlan& nics, const std::vector<Route>& outgoing,
+                           const std::vector<Route>& incoming)
+    : network_(std::move(network)), secret_(derive(secret, "network")), wire_(wire), rank_(rank) {
   NicDevices devices(*network_, nics, rank_);
   const auto placed = [&](const Route& route, bool sends) {
     Pending pending;
@@ -211,8 +218,7 @@ void NetworkLinks::for_each_lane(const Visit& visit) {
 std::string NetworkLinks::why_not_gpu(const Ends& ends) {
   std::string why;
   for_each_lane([&](const Pending& pending) {
-    if ((pending.pointers & (net_abi::kCudaPointer | net_abi::kDmaBuf)) == 0)
-      why = fmt::format("{} takes no memory of GPUs", pending.nic);
+    if (!takes_gpu_memory(pending.pointers)) why = takes_none(pending.nic);
     for (const std::string& nic : pending.nics)
       if (why.empty()) why = ends.too_far(nic);
   });

@@ -1,4 +1,4 @@
-// A rank's connections to ranks of other hosts: the chosen network, listeners, streams. Part of a
+// A rank's connections to ranks of other hosts: a network, listeners, streams. Part of a
 // Mesh. Only the thread that sets the mesh up uses it.
 #pragma once
 
@@ -19,6 +19,10 @@
 
 namespace weft {
 
+// The network that a rank's communicator asks for. `secret` is the communicator's. Throws Error.
+std::shared_ptr<Network> open_network(const Config& config, const NetWish& wish,
+                                      const Secret& secret, int rank);
+
 class NetworkLinks {
  public:
   // One direction of one channel between this rank and a rank of another host.
@@ -29,8 +33,8 @@ class NetworkLinks {
   // Routes with these numbers and larger ones carry posts of GPUs (lane_stream.h), not FIFOs.
   static constexpr int kFirstLaneChannel = 1 << 16;
 
-  // Chooses a network and listens for every incoming route. `nics` says on which NIC. Throws Error.
-  NetworkLinks(const Config& config, const NetWish& wish, const Secret& secret, int rank,
+  // Listens for every incoming route. `nics` says on which NIC. Throws Error.
+  NetworkLinks(std::shared_ptr<Network> network, Wire wire, const Secret& secret, int rank,
                const NicPlan& nics, const std::vector<Route>& outgoing,
                const std::vector<Route>& incoming);
   ~NetworkLinks();

@@ -20,7 +20,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 11;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 12;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -40,6 +40,7 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)},
            {"WEFT_LANE_FIFO_BYTES", fmt::format("{}", config.lane_fifo_bytes)},
            {"WEFT_LANE_SLOTS", fmt::format("{}", config.lane_slots)},
+           {"WEFT_EAGER_BYTES", fmt::format("{}", config.eager_bytes)},
            {"WEFT_STRAIGHT", fmt::format("{}", config.straight)},
            {"WEFT_NET_LANES", fmt::format("{}", config.net_lanes)},
            {"WEFT_HELPERS", config.helpers},

@@ -13,7 +13,7 @@
 namespace weft {
 
 // The number of settings that must be equal on all ranks. peer_info.cc has their names.
-inline constexpr int kAgreedSettings = 16;
+inline constexpr int kAgreedSettings = 17;
 
 struct PeerInfo {
   uint32_t version = 0;  // of the messages between ranks; must be equal on all ranks

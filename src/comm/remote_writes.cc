@@ -48,9 +48,11 @@ void RemoteWrites::connect() {
   std::string offer;
   windows_.together(kWhat, [&] {
     if (routes.empty()) return;
-    links_ = std::make_unique<NetworkLinks>(parts.config, parts.options.net,
-                                            derive(parts.options.id.secret, "one-sided"),
-                                            parts.options.rank, parts.nics, routes, routes);
+    const int rank = parts.options.rank;
+    const Secret secret = derive(parts.options.id.secret, "one-sided");
+    links_ = std::make_unique<NetworkLinks>(
+        open_network(parts.config, parts.options.net, secret, rank), wire_of(parts.config.wire),
+        secret, rank, parts.nics, routes, routes);
     offer = links_->offer();
   });
   const auto deadline = in_seconds(parts.config.init_timeout_s);

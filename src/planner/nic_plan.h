@@ -32,6 +32,8 @@ struct NicPlan {
   std::vector<std::vector<std::string>> of_rank;
   std::vector<PathClass> distance;  // from a rank's GPU to these NICs
   std::vector<Route> routes;
+  // Ranks that are alone on their hosts: all their NICs may have the memory of their GPUs.
+  bool reach_gpus = false;
 
   std::string encode() const;
   static NicPlan decode(std::string_view text);  // throws Error

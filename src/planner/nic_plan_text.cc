@@ -16,6 +16,7 @@ std::string NicPlan::encode() const {
   for (const Route& route : routes)
     text += fmt::format("route {} {} {} {} {}\n", route.from, route.to, route.channel, route.sends,
                         route.receives);
+  if (reach_gpus) text += "reach\n";
   return text;
 }
 
@@ -34,6 +35,10 @@ NicPlan NicPlan::decode(std::string_view text) {
       plan.distance.push_back(static_cast<PathClass>(distance));
       auto& names = plan.of_rank.emplace_back();
       for (std::string name; words >> name;) names.push_back(name);
+      continue;
+    }
+    if (kind == "reach") {
+      plan.reach_gpus = true;
       continue;
     }
     Route route;

@@ -18,7 +18,7 @@ struct AskedRanks {
   bool processes = false;  // not threads of one process
   bool elsewhere = false;  // the machine is another one than this
 
-  // As decide_net_lanes() decides.
+  // As decide_net_lanes() decides. (Whether NICs take GPU memory is only known where they are.)
   bool net_lanes() const {
     return config.net_lanes > 1 || (config.net_lanes == 1 && ranks > hosts);
   }

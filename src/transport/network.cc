@@ -15,6 +15,13 @@ NetComm& NetComm::operator=(NetComm&& other) noexcept {
   return *this;
 }
 
+std::vector<NetProperties> devices_of(Network& network) {
+  std::vector<NetProperties> all;
+  for (int device = 0; device < network.devices(); device++)
+    all.push_back(network.properties(device));
+  return all;
+}
+
 void* NetComm::reg(void* data, size_t size, net_abi::PointerKind kind) {
   void* registration = nullptr;
   const ncclResult_t code = network_->reg(comm_, data, size, kind, &registration);

@@ -88,6 +88,8 @@ class Network {
   virtual std::string reason() const = 0;
 };
 
+std::vector<NetProperties> devices_of(Network& network);  // throws Error
+
 // A comm of one kind, with the memory registered for it.
 class NetComm {
  public:

@@ -92,6 +92,7 @@ const VariableOf kVariableOf[] = {
     {"WEFT_BLOCK_SHARE", &Config::block_share},
     {"WEFT_LANE_FIFO_BYTES", &Config::lane_fifo_bytes},
     {"WEFT_LANE_SLOTS", &Config::lane_slots},
+    {"WEFT_EAGER_BYTES", &Config::eager_bytes},
     {"WEFT_STRAIGHT", &Config::straight},
     {"WEFT_NET_LANES", &Config::net_lanes},
     {"WEFT_SHARE_BUFFERS", &Config::share_buffers},

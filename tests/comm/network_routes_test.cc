@@ -41,6 +41,31 @@ TEST(NetLanes, AreForAllCallsWhereAskedOrWhereRanksShareHosts) {
   }
 }
 
+// The networks are asked only where their answer counts: all ranks must take part.
+TEST(NetLanes, AreForAllCallsWhereNicsReachTheMemoryOfGpus) {
+  int asked = 0;
+  const auto with_nics = [&](int setting, const std::vector<PeerInfo>& infos, bool reach) {
+    Config config;
+    config.net_lanes = setting;
+    return decide_net_lanes(config, infos, false, false, [&] {
+      asked++;
+      return reach;
+    });
+  };
+  const auto alone = ranks_on({1, 2, 3});
+  EXPECT_EQ(with_nics(1, alone, true), NetLanes::kAll);
+  EXPECT_EQ(with_nics(1, alone, false), NetLanes::kNone);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(with_nics(0, alone, true), NetLanes::kNone);
+  EXPECT_EQ(with_nics(2, alone, false), NetLanes::kAll);
+  EXPECT_EQ(with_nics(1, ranks_on({1, 1, 2}), false), NetLanes::kAll);
+  EXPECT_EQ(with_nics(1, ranks_on({1, 1}), true), NetLanes::kNone);
+  auto without = alone;
+  without[1].p2p_disable = 1;
+  EXPECT_EQ(with_nics(1, without, true), NetLanes::kNone);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(NetLanes, DoNotExistOnOneHostOrWhereTheyAreForbidden) {
   EXPECT_EQ(decided(2, ranks_on({1, 1}), true, true), NetLanes::kNone);
   EXPECT_EQ(decided(0, ranks_on({1, 2}), true, true), NetLanes::kNone);

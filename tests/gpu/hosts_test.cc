@@ -79,8 +79,7 @@ Environment logged(Environment all) {
 }
 
 TEST_F(TwoFakeHosts, LetNicsReachBuffers) {
-  Environment all = logged(gpu_nics());
-  all["WEFT_NET_LANES"] = "2";  // also for ranks that are alone on their hosts
+  const Environment all = logged(gpu_nics());
   for (const int n : {2, 4}) play_on(2, "buffers_of_nics", n, "", all);
 }
 TEST_F(TwoFakeHosts, KeepBuffersFromNicsWhereSharingIsOff) {
@@ -91,9 +90,7 @@ TEST_F(TwoFakeHosts, KeepBuffersFromNicsWhereSharingIsOff) {
 // Memory of calls is freed, and other memory comes to its address. The plugin copies with CUDA, as
 // no NIC does: it would wait for a rank of its host that unmaps memory beside a kernel.
 TEST_F(TwoFakeHosts, LetNicsReachBuffersThatAreExchanged) {
-  Environment all = gpu_nics();
-  all["WEFT_NET_LANES"] = "2";
-  play_on(2, "exchanged_buffers", 2, "", all);
+  play_on(2, "exchanged_buffers", 2, "", gpu_nics());
 }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachExchangeBuffers) { play_on(2, "exchanged_buffers", 4, ""); }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachReplayGraphs) {

@@ -259,7 +259,36 @@ TEST(GpuMemory, IsForNicsThatAreNear) {
   EXPECT_EQ(too_far(plan, 1, "far2", "phb"), "");
   EXPECT_NE(too_far(plan, 0, "another", "PHB"), "") << "nothing is known of it";
   EXPECT_NE(too_far(plan, 7, "near", ""), "");
+  EXPECT_EQ(too_far(plan, 0, "near:1", ""), "") << "a plugin that names the port";
+  EXPECT_NE(too_far(plan, 0, "near:2", ""), "");
   for (const char* any : {"4", "5", "SYS"}) EXPECT_EQ(too_far({}, 0, "any", any), "");
+}
+
+TEST(GpuMemory, IsForRanksAloneOnTheirHostsIfAllNicsMayHaveIt) {
+  NicPlan plan;
+  plan.of_rank = {{"near", "near2"}, {"far"}};
+  plan.distance = {PathClass::kPcieSwitch, PathClass::kHostBridge};
+  const auto why = [&](const std::vector<GpuNic>& devices, int rank, const char* level = "") {
+    return why_not_gpu_memory(devices, plan, rank, level);
+  };
+  const GpuNic near = {"near:1", true}, near2 = {"near2", true}, ethernet = {"eth0", false};
+  EXPECT_EQ(why({near, near2, ethernet}, 0), "") << "the plan does not name eth0";
+  EXPECT_EQ(why({near}, 0), "") << "the network has no near2: the other serves";
+  EXPECT_EQ(why({near, {"near2", false}}, 0), "near2 takes no memory of GPUs");
+  EXPECT_EQ(why({ethernet}, 0), "eth0 takes no memory of GPUs");
+  EXPECT_NE(why({}, 0), "");
+  EXPECT_NE(why({{"far", true}}, 1), "");
+  EXPECT_EQ(why({{"far", true}}, 1, "PHB"), "");
+  EXPECT_NE(why({{"unknown", true}}, 0), "");
+  EXPECT_EQ(why({{"unknown", true}}, 0, "SYS"), "");
+}
+
+TEST(GpuMemory, IsTakenByAddressOrByDescriptor) {
+  EXPECT_FALSE(takes_gpu_memory(net_abi::kHostPointer));
+  EXPECT_TRUE(takes_gpu_memory(net_abi::kHostPointer | net_abi::kCudaPointer, false));
+  EXPECT_TRUE(takes_gpu_memory(net_abi::kHostPointer | net_abi::kDmaBuf));
+  EXPECT_FALSE(takes_gpu_memory(net_abi::kHostPointer | net_abi::kDmaBuf, false))
+      << "NCCL_DMABUF_ENABLE=0";
 }
 
 }  // namespace

@@ -182,6 +182,9 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
     s.room.large_messages = options.cpus_copy;
     // FIFOs to other hosts lie in pinned memory and may fill it; scratch memory never does.
     s.room.scratch_bytes = s.sizes.stage - s.room.pool_bytes;
+    s.room.eager_bytes = std::min<uint64_t>(round_up(options.eager_bytes, 4096),
+                                            s.room.pool_bytes / 8 / 4096 * 4096);
+    s.room.pool_bytes -= 2 * s.room.eager_bytes;
   }
   if (options.lane_slots > 0)
     s.room.slots = static_cast<uint32_t>(options.lane_slots);

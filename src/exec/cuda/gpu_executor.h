@@ -69,6 +69,7 @@ struct GpuOptions {
   // for several GPUs even if there is only one.
   size_t lane_fifo_bytes = 0;
   int lane_slots = 0;
+  size_t eager_bytes = 0;   // see LaneRoom
   size_t packet_bytes = 0;  // the largest arrays in packets; 0: none
   bool system_scope = false;
   bool straight = true;  // messages may go straight to the peer's buffers

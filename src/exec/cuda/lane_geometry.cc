@@ -105,6 +105,16 @@ uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint6
   return image.uniform_only || std::min(most, all) < 2 * go ? unit : go;
 }
 
+// A slot for every message, if there is room for that.
+void make_eager(const LaneImage& image, const LaneRoom& room, uint64_t ports, LaneGeometry& g) {
+  const uint64_t messages = uint64_t{g.iterations} * image.most_messages, all = ports * g.instances;
+  if (messages == 0 || messages > kMostEagerMessages || all > kMostEagerPorts ||
+      all * messages * g.slot_bytes > room.eager_bytes)
+    return;
+  g.eager = true;
+  g.slots = static_cast<uint32_t>(messages);
+}
+
 }  // namespace
 
 uint64_t packet_messages(bool all_reach, size_t arrays) {
@@ -203,6 +213,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   g.iterations =
       static_cast<uint32_t>(std::max<uint64_t>(1, share(g.chunk, g.slice * g.instances)));
   g.slot_bytes = static_cast<uint32_t>(up(share(g.slice, block) * step_chunks * bytes, kSlotUnit));
+  make_eager(image, room, ports, g);
   g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
   return g;
 }

@@ -21,6 +21,8 @@ struct LaneRoom {
   // The same for packets, and the most bytes of a message of them. 0: some ranks cannot use them.
   uint64_t least_packet_bytes = 1024, packet_bytes = 0;
   uint64_t scratch_bytes = 0;  // behind the FIFOs, besides the pool; 0: half of the pool
+  // Behind the pool in host memory, twice: for FIFOs of eager calls. 0: no call is eager.
+  uint64_t eager_bytes = 0;
   // Messages are expensive: long calls have few instances, whose FIFOs have `fifo_bytes` each.
   bool large_messages = false;
 };
@@ -47,6 +49,7 @@ struct LaneGeometry {
   uint32_t slots = 0, slot_bytes = 0;
   uint64_t scratch_at = 0;  // bytes from the begin of the pool
   bool packets = false;     // then slots hold packets
+  bool eager = false;       // all messages fit into FIFOs, so they need not wait for room
 };
 
 // Throws Error if the pool is too small for the program.

@@ -12,6 +12,11 @@
 // consumer does not store the heads that its producer need not wait for. So no store of one call
 // arrives during the next.
 //
+// Small calls are eager between hosts, where a grant takes as long as the data: a producer sends
+// when the consumer has entered the call before. Such messages have words and slots of their own,
+// one half for even calls and one for odd ones, so they disturb nothing of the call before. Both
+// halves of the words say which call it is, and the producer sees the grant before it ends.
+//
 // Between hosts data goes through slots at both ends, unless NICs reach the caller's buffers. Then
 // a producer may leave it where it is (it lends it), and a consumer may get it in its output. A
 // kernel that has lent data ends when that has been sent.
@@ -50,6 +55,16 @@ inline constexpr uint32_t kMostLanePorts = 8192;
 // The most parts of a message of send/recv that are under way at once.
 inline constexpr int kMessageInstances = 8;
 
+// The most ports that eager calls have, counted with their instances, and messages of a port.
+inline constexpr uint32_t kMostEagerPorts = 1024, kMostEagerMessages = 1 << 12;
+// The tail of eager messages: `messages` are there, of a call with this signature.
+WEFT_HD inline uint64_t eager_word(uint32_t call, uint32_t signature, uint64_t messages) {
+  return call_word(call, uint64_t{signature & 0xffff} << 16 | messages);
+}
+WEFT_HD inline bool has_eager(uint64_t tail, uint64_t wanted) {
+  return tail >> 16 == wanted >> 16 && tail >= wanted;
+}
+
 // Slots of packets. They hold nothing else, so what an earlier call has left there shows its
 // number.
 inline constexpr uint32_t kLanePackets = 128 << 10;
@@ -60,24 +75,25 @@ struct LaneWords {
   Tail tails[kMostLanePorts];
   Credit credits[kMostLanePorts];
   Packet packets[kLanePackets];
+  Tail eager_tails[2][kMostEagerPorts];  // of even calls, and of odd ones
   // Then the words of send/recv, by peer and instance, and one per rank that peers write at init,
   // see GpuExecutor::write_probes().
   WEFT_HD Tail* message_tails() { return reinterpret_cast<Tail*>(this + 1); }
   WEFT_HD Credit* message_credits(int nranks) {
     return reinterpret_cast<Credit*>(message_tails() + nranks * kMessageInstances);
   }
-  // By the rank that writes it.
+  // By the rank that writes it: of even calls, then of odd ones.
   WEFT_HD Packet* grants(int nranks) {
     return reinterpret_cast<Packet*>(message_credits(nranks) + nranks * kMessageInstances);
   }
   WEFT_HD uint32_t* probes(int nranks) {
-    return reinterpret_cast<uint32_t*>(grants(nranks) + nranks);
+    return reinterpret_cast<uint32_t*>(grants(nranks) + 2 * nranks);
   }
 };
 inline size_t lane_words_bytes(int nranks) {
   return sizeof(LaneWords) +
          static_cast<size_t>(nranks) * (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) +
-                                        sizeof(Packet) + sizeof(uint32_t));
+                                        2 * sizeof(Packet) + sizeof(uint32_t));
 }
 // In host memory the pool follows the words, and then, if ranks are on several hosts, the outbox.
 // Before the pool is a word that proxies write: posts with data that the network is done with.
@@ -156,9 +172,10 @@ struct LanePort {
   uint32_t position = 0, credit_position = 0;
   uint32_t per_iteration = 0;  // messages
   int32_t peer = 0;
-  bool reachable = false;   // the producer can write to the consumer's buffers and scratch memory
-  bool straight = false;    // all its messages may go straight: LaneOperand::straight
-  Packet* grant = nullptr;  // of the consumer, in the producer's memory; not of send/recv
+  bool reachable = false;  // the producer can write to the consumer's buffers and scratch memory
+  bool straight = false;   // all its messages may go straight: LaneOperand::straight
+  // Of the consumer, in the producer's memory, for even calls; not of send/recv.
+  Packet* grant = nullptr;
   // The peer is on another host; nullptr: it is not. Then a producer's data lies in `outbox` until
   // the proxy has sent it, by `credit_position`, and `pool` and `tails` are remote. So are a
   // consumer's `credits`.
@@ -270,6 +287,10 @@ struct alignas(16) LaneArguments {
   // Messages of slices that are larger than this may be there. Also on all other ranks.
   uint32_t inline_bytes = kLaneInlineBytes;
   uint64_t scratch_at = 0;  // in every rank's pool
+  // Messages to other hosts are eager. Their two halves of every rank's pool in host memory.
+  bool eager = false;
+  uint64_t eager_at = 0, eager_bytes = 0;
+  uint32_t ranks = 0;  // in the communicator
   uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;

@@ -20,6 +20,11 @@ constexpr uint64_t kMostWarpWords = 128;
 constexpr uint64_t kMostWarpItems = kThreads;
 static_assert(GpuExecutor::kMostMessages == kMostKernelMessages);
 
+Postbox* postbox_of(const GpuExecutor::State& s, int peer, size_t stream) {
+  return static_cast<Postbox*>(s.postboxes.get()) + static_cast<size_t>(peer) * s.lane_streams +
+         stream;
+}
+
 // A port between this rank and one of another host, which is reached by posts. Words and pools have
 // the same places in all areas.
 LanePort remote_port(const GpuExecutor::State& s, const LaneImagePort& from, bool receives,
@@ -43,8 +48,7 @@ LanePort remote_port(const GpuExecutor::State& s, const LaneImagePort& from, boo
   out.grant = receives ? reinterpret_cast<Packet*>(theirs(&words->grants(n)[me]))
                        : &words->grants(n)[from.peer];
   out.outbox = pool + lane_pool_bytes(s.options.scratch_bytes, true);
-  out.post = static_cast<Postbox*>(s.postboxes.get()) +
-             static_cast<size_t>(from.peer) * s.lane_streams + out.position % s.lane_streams;
+  out.post = postbox_of(s, from.peer, out.position % s.lane_streams);
   return out;
 }
 
@@ -86,8 +90,12 @@ std::vector<LanePort> producers_of(const GpuExecutor::State& s, const LaneImage&
   for (const LaneImage::Lane& lane : image.lanes)
     for (const LaneImagePort& port : lane.receives)
       if (std::none_of(producers.begin(), producers.end(),
-                       [&](const LanePort& other) { return other.peer == port.peer; }))
+                       [&](const LanePort& other) { return other.peer == port.peer; })) {
         producers.push_back(connected_port(s, port, true, false));
+        // Grants to a rank go through one stream: none overtakes another.
+        if (LanePort& out = producers.back(); out.post != nullptr)
+          out.post = postbox_of(s, out.peer, 0);
+      }
   return producers;
 }
 
@@ -95,6 +103,7 @@ void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
   a.watch = s.comm;
   a.counters = static_cast<LaneCounters*>(s.lane_counters.get());
   a.pool = s.memory + s.comm.stage;
+  a.ranks = static_cast<uint32_t>(s.options.nranks);
   if (s.options.net_lanes) {
     std::byte* area = s.areas_of[static_cast<size_t>(s.options.rank)];
     a.sent = reinterpret_cast<uint64_t*>(area + lane_area_pool(s.options.nranks)) - 1;
@@ -285,9 +294,12 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.slot_bytes = g.slot_bytes;
   a.scratch_at = g.scratch_at;
   a.packets = g.packets;
+  a.eager = g.eager;
+  a.eager_at = s.room.pool_bytes;
+  a.eager_bytes = s.room.eager_bytes;
   a.data.slice = g.slice;
   a.lends = image.lends && (a.data.nic_input || a.data.nic_output) &&
-            g.slice * a.element > a.inline_bytes;
+            g.slice * a.element > a.inline_bytes && !a.eager;
   a.items = a.lane_count * g.instances;
   a.in_a_row = g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));

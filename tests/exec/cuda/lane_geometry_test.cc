@@ -176,6 +176,33 @@ LaneImage ring_of_eight() {
   return image;
 }
 
+// Eager calls: every message has a slot, and all lie in one half of the room for them.
+TEST(LaneGeometry, MakesSmallCallsEagerIfAllMessagesFit) {
+  LaneImage image = ring_of_eight();
+  LaneRoom room;
+  room.blocks = 4;
+  room.pool_bytes = 16 << 20;
+  room.fifo_bytes = 1 << 20;
+  uint64_t largest = 0;
+  for (const uint64_t half : {uint64_t{0}, uint64_t{64} << 10, uint64_t{256} << 10})
+    for (const int ports : {1, 3, 400, 2000})
+      for (uint64_t count = 1; count < 1 << 20; count = count * 3 + 1) {
+        image.most_ports = static_cast<uint32_t>(ports);
+        room.eager_bytes = half;
+        const LaneGeometry g = lane_geometry(image, room, count, 4);
+        const uint64_t messages = uint64_t{g.iterations} * image.most_messages,
+                       all = static_cast<uint64_t>(ports) * g.instances;
+        const bool fits = all * messages * g.slot_bytes <= half && all <= cuda::kMostEagerPorts &&
+                          messages <= cuda::kMostEagerMessages;
+        EXPECT_EQ(g.eager, fits) << half << ' ' << ports << ' ' << count;
+        if (!g.eager) continue;
+        EXPECT_EQ(g.slots, messages);
+        EXPECT_LE(all * g.slots * g.slot_bytes, g.scratch_at);
+        largest = std::max(largest, count);
+      }
+  EXPECT_GT(largest, 1000u);
+}
+
 LaneRoom usual_room() {
   LaneRoom room;
   room.blocks = 16;

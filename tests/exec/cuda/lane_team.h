@@ -70,14 +70,19 @@ struct LaneCase {
   bool gaps = true;           // between lanes in shared memory
   bool wide = false;          // packets: one instance, of many words
   bool some_private = false;  // peers do not reach the outputs of odd ranks
+  bool eager = false;         // calls between hosts, if their messages fit
   uint32_t warps = 0;         // of a block, two at least; each leads itself. 0: one leads another
   uint32_t threads() const { return (warps > 0 ? warps : 2) * kWarp; }
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
     room.least_packet_bytes = wide ? 1 << 20 : 64;
     room.packet_bytes = packets ? 1 << 20 : 0;
+    room.eager_bytes = eager ? kEagerBytes : 0;
     return room;
   }
+  // The same whether calls are eager or not: teams share memory.
+  static constexpr size_t kEagerBytes = 1 << 14;
+  size_t pool_bytes() const { return room().pool_bytes + 2 * kEagerBytes; }
 };
 
 class LaneTeam {
@@ -104,7 +109,7 @@ class LaneTeam {
             lane.operands[step.first_operand + i].lends = false;
         }
       if (first == nullptr)
-        rank.home->memory.resize(outbox_at() + (shape.host > 0 ? shape.room().pool_bytes : 0));
+        rank.home->memory.resize(outbox_at() + (shape.host > 0 ? shape.pool_bytes() : 0));
     }
     if (shape.host > 0 && first == nullptr) {
       std::vector<LaneArea> areas;
@@ -120,16 +125,42 @@ class LaneTeam {
     missing_ = missing;
     for (LaneRank& rank : ranks_) *gone_word(&rank.home->flags, missing) |= 1u << missing;
     run();
-    std::vector<uint64_t> errors;
-    for (const LaneRank& rank : ranks_) errors.push_back(rank.home->flags.error);
-    return errors;
+    return errors();
+  }
+
+  // Ranks run a call, but `other` another one. As soon as one reports an error all stop.
+  std::vector<uint64_t> run_with_other_call(int other) {
+    at(other).arguments.signature++;
+    const std::jthread watcher([this](const std::stop_token& stop) {
+      const auto failed = [](const LaneRank& rank) {
+        return __atomic_load_n(&rank.home->flags.error, __ATOMIC_ACQUIRE) != 0;
+      };
+      while (!stop.stop_requested() && std::none_of(ranks_.begin(), ranks_.end(), failed))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // others may find it, too
+      for (LaneRank& rank : ranks_) __atomic_store_n(&rank.home->flags.stop, 1u, __ATOMIC_RELEASE);
+    });
+    run();
+    return errors();
+  }
+  // Whether anything has been written to a block of a rank's output.
+  bool has_output(int rank, int block) {
+    const int32_t* found =
+        at(rank).buffer.data() + at(rank).output_at + static_cast<uint64_t>(block) * shape_.count;
+    return std::any_of(found, found + shape_.count, [](int32_t value) { return value != -1; });
+  }
+  std::vector<uint64_t> errors() const {
+    std::vector<uint64_t> all;
+    for (const LaneRank& rank : ranks_) all.push_back(rank.home->flags.error);
+    return all;
   }
 
   // Runs a call. Returns "" or what is wrong.
   std::string run() { return run({this}); }
   // Runs calls of teams with the same memory. A rank begins the next call when it is done with one,
   // whatever the others do, and now and then later.
-  static std::string run(const std::vector<LaneTeam*>& calls) {
+  // `late`: a rank that begins much later; -1: none.
+  static std::string run(const std::vector<LaneTeam*>& calls, int late = -1) {
     for (LaneTeam* team : calls)
       for (int r = 0; r < team->c_.nranks; r++) team->fill(r);
     std::vector<std::thread> threads;
@@ -157,6 +188,8 @@ class LaneTeam {
       for (uint32_t t = 0; t < block_threads; t++)
         threads.emplace_back([&, r, t] {
           emulated = {blocks[r].get(), t};
+          if (static_cast<int>(r) == late)
+            std::this_thread::sleep_for(std::chrono::milliseconds(30));
           for (size_t call = 0; call < calls.size(); call++) {
             if (static_cast<int>(r) == calls[call]->missing_) return;
             const LaneArguments& a = calls[call]->ranks_[r].arguments;
@@ -226,6 +259,29 @@ class LaneTeam {
     return all;
   }
 
+  // Ranks whose calls are eager.
+  size_t eager() const {
+    return static_cast<size_t>(std::count_if(
+        ranks_.begin(), ranks_.end(), [](const LaneRank& rank) { return rank.arguments.eager; }));
+  }
+  // The last call that eager messages came of, to any rank. 0: none.
+  uint64_t last_eager_call() const {
+    uint64_t last = 0;
+    for (const LaneRank& rank : ranks_)
+      for (const auto& half :
+           reinterpret_cast<const LaneWords*>(rank.home->memory.data())->eager_tails)
+        for (const Tail& word : half)
+          last = std::max(last, __atomic_load_n(&word.tail, __ATOMIC_ACQUIRE) >> 32);
+    return last;
+  }
+  // As if a consumer had granted a call to a producer.
+  void grant(int producer, int consumer, uint32_t call) {
+    Packet* grants =
+        reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(c_.nranks);
+    grants[(call & 1) * static_cast<uint32_t>(c_.nranks) + static_cast<uint32_t>(consumer)].flag0 =
+        call;
+  }
+
   // Ranks whose warps lead themselves.
   size_t with_warps() const {
     return static_cast<size_t>(std::count_if(
@@ -252,7 +308,7 @@ class LaneTeam {
     }
     return area;
   }
-  size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.room().pool_bytes; }
+  size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.pool_bytes(); }
   bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
 
   void connect(int r) {
@@ -284,8 +340,10 @@ class LaneTeam {
       lanes.push_back(write_lane(lane, {}, port));
       for (const LaneImagePort& from : lane.receives)
         if (std::none_of(rank.producers.begin(), rank.producers.end(),
-                         [&](const LanePort& other) { return other.peer == from.peer; }))
+                         [&](const LanePort& other) { return other.peer == from.peer; })) {
           rank.producers.push_back(port(from, true));
+          if (apart(r, from.peer)) rank.producers.back().post = &network_->box(r, from.peer, 0);
+        }
     }
     a.producers = rank.producers.data();
     a.producer_count = static_cast<uint32_t>(rank.producers.size());
@@ -306,6 +364,10 @@ class LaneTeam {
     rank.sizes = lane_sizes(lanes);
     if (!shape_.gaps) a.sizes = rank.sizes.data();
     a.packets = g.packets;
+    a.eager = g.eager;
+    a.eager_at = shape_.room().pool_bytes;
+    a.eager_bytes = shape_.room().eager_bytes;
+    a.ranks = static_cast<uint32_t>(n);
     a.pool = rank.home->memory.data() + lane_area_pool(n);
     if (shape_.host > 0) a.sent = &rank.home->sent;
     if (!rank.home->gpu.empty()) a.gpu_shift = rank.home->gpu.data() - a.pool;

@@ -94,7 +94,7 @@ class LaneItems {
   // first block does it while the others fetch their lanes.
   __device__ void grant_call() {
     for (uint32_t p = threadIdx.x % kWarp; p < a_.producer_count; p += kWarp)
-      grant(a_.producers[p], a_.producers[p].grant, call_,
+      grant(a_.producers[p], LanePlaces::grant(a_, a_.producers[p], call_), call_,
             LanePlaces::granted_place(a_.data, a_.producers[p]));
   }
   // The same for messages of send/recv, which count their own calls.

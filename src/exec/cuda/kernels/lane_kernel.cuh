@@ -43,10 +43,13 @@ class LaneRunner : private LaneTells {
     if (leads()) enter();
     if (a_.packets && own_ == 1) return run_packets();
     if (a_.warps) return run_warps();
-    if (leads())
+    if (leads()) {
       lead();
-    else
+      if (a_.eager && left_ == 0) see_grants();
+    } else {
       work();
+    }
+    if (a_.eager) __syncthreads();  // the first thread that ends lets the next kernel start
     leave();
   }
 
@@ -125,6 +128,13 @@ class LaneRunner : private LaneTells {
     meet_block();
   }
 
+  // (Not earlier: they would be on the way while the data is.)
+  __device__ void see_grants() {
+    for (uint32_t i = 0; i < own_; i++) {
+      item_ = items_[i];
+      if (!wait_for([&] { return has_eager_grants(); })) return;
+    }
+  }
   __device__ void enter() {
     next_ = 0;
     if (own_ > 0) item_ = items_[0];
@@ -340,6 +350,10 @@ class LaneRunner : private LaneTells {
       if (own_ > 1 && change_item() && ++looked < (ahead ? kLooksAhead : own_)) continue;
       if (ahead) return 0;
       looked = 0;
+      if (a_.eager && ++waited_ % 256 == 0 && is_in_other_call()) {
+        if (leader() == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
+        return 0;
+      }
       if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return 0;
     }
   }

@@ -36,9 +36,15 @@ class LanePlaces {
   __device__ Credit& credit(const LanePort& port) const {
     return port.credits[number_of(port.credit_position)];
   }
-  __device__ Packet* grant(const LanePort& port) const {
-    return item_.lane->own ? &credit(port).grant : port.grant;
+  __device__ Packet* grant(const LanePort& port) const { return grant(port, item_.call); }
+  __device__ Packet* grant(const LanePort& port, uint32_t call) const {
+    return item_.lane->own ? &credit(port).grant : grant(a_, port, call);
   }
+  __device__ static Packet* grant(const LaneArguments& a, const LanePort& port, uint32_t call) {
+    return port.grant + (call & 1) * a.ranks;
+  }
+  // Whether the port's messages may come before the consumer has entered the call.
+  __device__ bool is_eager(const LanePort& port) const { return a_.eager && port.post != nullptr; }
   // What this rank tells a producer.
   __device__ uint64_t granted_place(const LanePort& port) const { return granted_place(d_, port); }
   __device__ static uint64_t granted_place(const LaneData& d, const LanePort& port) {
@@ -149,8 +155,7 @@ class LanePlaces {
       post.to = end.place;
       post.kind |= LanePost::kToPlace;
     } else {
-      post.to =
-          reinterpret_cast<uint64_t>(port.pool) - kRemote + slot_offset(port.position, end.slot);
+      post.to = reinterpret_cast<uint64_t>(port.pool) - kRemote + pool_offset(port, end.slot);
     }
     if (end.kind == LaneEnd::kLent) {
       post.from = reinterpret_cast<uint64_t>(at);
@@ -296,10 +301,13 @@ class LanePlaces {
     const LaneHead& lane = *item_.lane;
     const LanePort& port =
         lane.at<LanePort>(operand.receives ? lane.receives_at : lane.sends_at)[operand.port];
-    uint64_t* produced = &port.tails[number_of(port.position)].tail;
+    const bool eager = is_eager(port);
+    uint64_t* produced = &(eager ? eager_tails(port) : port.tails)[number_of(port.position)].tail;
     end.word = operand.receives ? produced : &credit(port).head;
     end.told = operand.receives ? &credit(port).head : produced;
-    end.next = call_word(item_.call, operand.order + 1);
+    end.next = eager ? eager_word(item_.call, a_.signature, operand.order + 1)
+                     : call_word(item_.call, operand.order + 1);
+    end.free = eager;
     end.per_iteration = port.per_iteration;
     end.peer = static_cast<int16_t>(port.peer);
     end.posted = port.post != nullptr;
@@ -317,18 +325,27 @@ class LanePlaces {
     end.aligned = true;
     end.kind = a_.packets ? LaneEnd::kPacket : LaneEnd::kSlot;
     if (end.posted)
-      return (operand.receives ? port.pool + slot_offset(port.position, slot)
+      return (operand.receives ? port.pool + pool_offset(port, slot)
                                : port.outbox + slot_offset(port.credit_position, slot)) +
              shift();
     std::byte* base = a_.packets ? reinterpret_cast<std::byte*>(port.packets) : port.pool;
     return base + slot_offset(port.position, slot);
   }
   // Whether messages are too large for frames (LanePost::kLarge). Both ends cut them alike.
-  __device__ bool large() const { return d_.slice * a_.element > a_.inline_bytes; }
+  __device__ bool large() const { return !a_.eager && d_.slice * a_.element > a_.inline_bytes; }
   __device__ int64_t shift() const { return large() ? a_.gpu_shift : 0; }
   __device__ uint64_t slot_offset(uint32_t position, uint32_t slot) const {
     const uint64_t number = position * a_.word_instances + item_.instance * d_.wide;
     return (number * a_.slots + slot * d_.wide) * a_.slot_bytes;
+  }
+  // In the consumer's pool.
+  __device__ uint64_t pool_offset(const LanePort& port, uint32_t slot) const {
+    const uint64_t at = slot_offset(port.position, slot);
+    return is_eager(port) ? at + a_.eager_at + (item_.call & 1) * a_.eager_bytes : at;
+  }
+  __device__ Tail* eager_tails(const LanePort& port) const {
+    static_assert(offsetof(LaneWords, tails) == 0);
+    return reinterpret_cast<LaneWords*>(port.tails)->eager_tails[item_.call & 1];
   }
 
   const LaneArguments& a_;

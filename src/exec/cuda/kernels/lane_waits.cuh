@@ -29,8 +29,8 @@ class LaneWaits : protected LaneItems {
     return true;
   }
 
-  // Whether all consumers of the item have entered the call. Then it knows where straight messages
-  // go.
+  // Whether all consumers of the item have entered the call, or for eager messages the one before.
+  // Then it knows where straight messages go.
   __device__ bool is_granted() {
     const LaneHead& lane = *item_.lane;
     const LanePlaces places(a_, item_);
@@ -48,18 +48,64 @@ class LaneWaits : protected LaneItems {
       settled = load_volatile(&a_.counters->settled);
     }
     for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
-      const Packet granted = load_packet(places.grant(ports[s]));
-      if (granted.flag0 == item_.call && granted.flag1 == (item_.call ^ a_.signature)) continue;
+      if (places.is_eager(ports[s]) &&
+          load_packet(places.grant(ports[s], item_.call - 1)).flag0 == item_.call - 1)
+        continue;
+      if (grants(places, ports[s], other_call)) continue;
       mine = false;
       waits = ports[s].peer;
-      // A packet may arrive in two halves, so a mismatch counts only if it persists.
-      if (granted.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
     }
     if (asks) mine = mine && static_cast<int32_t>(static_cast<uint32_t>(sent) - settled) >= 0;
     if (!all_agree(mine, waits, other_call, {})) return false;
     if (!a_.packets) places.settle(leader(), kWarp);
     item_.granted = true;
     warp_meet();
+    return true;
+  }
+  // Whether a port's consumer has granted the call. It may have left an eager call, too.
+  __device__ bool grants(const LanePlaces& places, const LanePort& port, bool& other_call) {
+    const Packet granted = load_packet(places.grant(port));
+    if (granted.flag0 == item_.call && granted.flag1 == (item_.call ^ a_.signature)) return true;
+    if (places.is_eager(port) && static_cast<int32_t>(granted.flag0 - item_.call) > 0) return true;
+    // A packet may arrive in two halves, so a mismatch counts only if it persists.
+    if (granted.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
+    return false;
+  }
+  // At the end of an eager call: whether the consumers of the item are in the same call.
+  __device__ bool has_eager_grants() {
+    const LaneHead& lane = *item_.lane;
+    const LanePlaces places(a_, item_);
+    const auto* ports = lane.at<LanePort>(lane.sends_at);
+    bool mine = true, other_call = false;
+    int waits = -1;
+    for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
+      if (!places.is_eager(ports[s]) || grants(places, ports[s], other_call)) continue;
+      mine = false;
+      waits = ports[s].peer;
+    }
+    return all_agree(mine, waits, other_call, {});
+  }
+  // While an eager call waits for messages, now and then: whether a consumer is in another call.
+  // Its messages would not count. (Seen twice, because a packet may arrive in two halves.)
+  __device__ __noinline__ bool is_in_other_call() {
+    bool mine = false;
+    int who = -1;
+    for (uint32_t i = 0; i < own_; i++) {
+      const LaneItem& item = items_[i];
+      const LanePlaces places(a_, item);
+      const auto* ports = item.lane->at<LanePort>(item.lane->sends_at);
+      for (uint32_t s = leader(); s < item.lane->sends; s += kWarp) {
+        if (!places.is_eager(ports[s])) continue;
+        const Packet granted = load_packet(places.grant(ports[s]));
+        if (granted.flag0 != item.call || granted.flag1 == (item.call ^ a_.signature)) continue;
+        mine = true;
+        who = ports[s].peer;
+      }
+    }
+    const uint32_t found = warp_ballot(mine);
+    differs_ = found == 0 ? 0 : differs_ + 1;
+    if (differs_ < 2) return false;
+    waits_for_ = warp_get(who, static_cast<uint32_t>(__ffs(static_cast<int>(found))) - 1);
     return true;
   }
   // Whether all leaders say yes. If not, notes whom and what the first of them waits for.
@@ -136,7 +182,10 @@ class LaneWaits : protected LaneItems {
     return {&a_.progress[item_.instance * a_.lane_count + d.lane], call_word(item_.call, steps)};
   }
   __device__ bool has_arrived(uint32_t i) const {
-    if (!a_.packets) return load_acquire(end_.word, a_.system) >= end_.next;
+    if (!a_.packets) {
+      const uint64_t seen = load_acquire(end_.word, a_.system);
+      return a_.eager && end_.posted ? has_eager(seen, end_.next) : seen >= end_.next;
+    }
     // Who has one item waits for the packets themselves.
     if (alone_) return true;
     const std::byte* at = item_.at[step_->first_operand + i];
@@ -156,6 +205,7 @@ class LaneWaits : protected LaneItems {
   bool alone_ = false;                  // only one item can go on
   int waits_for_ = -1, waits_at_ = -1;  // a rank, and the step that needs it
   uint32_t foreign_ = 0;
+  uint32_t waited_ = 0, differs_ = 0;
   bool waits_other_call_ = false;
 };
 
