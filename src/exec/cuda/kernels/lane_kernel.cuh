@@ -45,7 +45,7 @@ class LaneRunner : private LaneTells {
     if (a_.warps) return run_warps();
     if (leads()) {
       lead();
-      if (a_.eager && left_ == 0) see_grants();
+      if (a_.eager && left_ == 0) see_grants(a_, items_, own_);
     } else {
       work();
     }
@@ -128,13 +128,6 @@ class LaneRunner : private LaneTells {
     meet_block();
   }
 
-  // (Not earlier: they would be on the way while the data is.)
-  __device__ void see_grants() {
-    for (uint32_t i = 0; i < own_; i++) {
-      item_ = items_[i];
-      if (!wait_for([&] { return has_eager_grants(); })) return;
-    }
-  }
   __device__ void enter() {
     next_ = 0;
     if (own_ > 0) item_ = items_[0];
@@ -350,11 +343,12 @@ class LaneRunner : private LaneTells {
       if (own_ > 1 && change_item() && ++looked < (ahead ? kLooksAhead : own_)) continue;
       if (ahead) return 0;
       looked = 0;
-      if (a_.eager && ++waited_ % 256 == 0 && is_in_other_call()) {
-        if (leader() == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
-        return 0;
-      }
       if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return 0;
+      if (!a_.eager || !patience.looked_around()) continue;
+      const int other = consumer_in_other_call(a_, items_, own_);
+      if (other < 0) continue;
+      if (leader() == 0) report(a_.watch, KernelError::kOtherCall, other, waits_at_);
+      return 0;
     }
   }
   // False if no item can go on, as far as is known. Then the next one is looked at all the same: it

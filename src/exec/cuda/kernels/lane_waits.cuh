@@ -11,6 +11,9 @@ class LaneWaits : protected LaneItems {
  protected:
   using LaneItems::LaneItems;
 
+  // A packet may arrive in two halves, so a mismatch counts only if it persists.
+  static constexpr uint32_t kMostForeign = 4096;
+
   // The number of a thread in its warp. A block has one warp of leaders, unless each leads.
   static __device__ uint32_t leader() { return threadIdx.x % kWarp; }
   // While a single item waits, there is nothing else to lead: all threads move data.
@@ -48,12 +51,14 @@ class LaneWaits : protected LaneItems {
       settled = load_volatile(&a_.counters->settled);
     }
     for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
-      if (places.is_eager(ports[s]) &&
-          load_packet(places.grant(ports[s], item_.call - 1)).flag0 == item_.call - 1)
+      const bool eager = places.is_eager(ports[s]);
+      if (eager && load_packet(places.grant(ports[s], item_.call - 1)).flag0 == item_.call - 1)
         continue;
-      if (grants(places, ports[s], other_call)) continue;
+      const Packet granted = load_packet(places.grant(ports[s]));
+      if (is_grant(a_, item_.call, granted, eager)) continue;
       mine = false;
       waits = ports[s].peer;
+      if (granted.flag0 == item_.call && ++foreign_ > kMostForeign) other_call = true;
     }
     if (asks) mine = mine && static_cast<int32_t>(static_cast<uint32_t>(sent) - settled) >= 0;
     if (!all_agree(mine, waits, other_call, {})) return false;
@@ -63,50 +68,54 @@ class LaneWaits : protected LaneItems {
     return true;
   }
   // Whether a port's consumer has granted the call. It may have left an eager call, too.
-  __device__ bool grants(const LanePlaces& places, const LanePort& port, bool& other_call) {
-    const Packet granted = load_packet(places.grant(port));
-    if (granted.flag0 == item_.call && granted.flag1 == (item_.call ^ a_.signature)) return true;
-    if (places.is_eager(port) && static_cast<int32_t>(granted.flag0 - item_.call) > 0) return true;
-    // A packet may arrive in two halves, so a mismatch counts only if it persists.
-    if (granted.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
-    return false;
+  static __device__ bool is_grant(const LaneArguments& a, uint32_t call, const Packet& granted,
+                                  bool eager) {
+    if (granted.flag0 == call && granted.flag1 == (call ^ a.signature)) return true;
+    return eager && static_cast<int32_t>(granted.flag0 - call) > 0;
   }
-  // At the end of an eager call: whether the consumers of the item are in the same call.
-  __device__ bool has_eager_grants() {
-    const LaneHead& lane = *item_.lane;
-    const LanePlaces places(a_, item_);
-    const auto* ports = lane.at<LanePort>(lane.sends_at);
-    bool mine = true, other_call = false;
-    int waits = -1;
-    for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
-      if (!places.is_eager(ports[s]) || grants(places, ports[s], other_call)) continue;
-      mine = false;
-      waits = ports[s].peer;
-    }
-    return all_agree(mine, waits, other_call, {});
-  }
-  // While an eager call waits for messages, now and then: whether a consumer is in another call.
-  // Its messages would not count. (Seen twice, because a packet may arrive in two halves.)
-  __device__ __noinline__ bool is_in_other_call() {
-    bool mine = false;
-    int who = -1;
-    for (uint32_t i = 0; i < own_; i++) {
-      const LaneItem& item = items_[i];
-      const LanePlaces places(a_, item);
+  // The leaders, at the end of an eager call: wait until its consumers have entered it. (Not
+  // earlier: grants are on the way while the data is. Not a member, see below.)
+  static __device__ __noinline__ void see_grants(const LaneArguments& a, const LaneItem* items,
+                                                 uint32_t own) {
+    for (uint32_t i = 0; i < own; i++) {
+      const LaneItem& item = items[i];
+      const LanePlaces places(a, item);
       const auto* ports = item.lane->at<LanePort>(item.lane->sends_at);
       for (uint32_t s = leader(); s < item.lane->sends; s += kWarp) {
         if (!places.is_eager(ports[s])) continue;
-        const Packet granted = load_packet(places.grant(ports[s]));
-        if (granted.flag0 != item.call || granted.flag1 == (item.call ^ a_.signature)) continue;
-        mine = true;
-        who = ports[s].peer;
+        const int peer = ports[s].peer;
+        uint32_t foreign = 0;
+        if (!wait_until(a.watch, peer, [&] {
+              const Packet granted = load_packet(places.grant(ports[s]));
+              return is_grant(a, item.call, granted, true) ||
+                     (granted.flag0 == item.call && ++foreign > kMostForeign);
+            }))
+          return;
+        if (foreign > kMostForeign) return report(a.watch, KernelError::kOtherCall, peer);
       }
     }
-    const uint32_t found = warp_ballot(mine);
-    differs_ = found == 0 ? 0 : differs_ + 1;
-    if (differs_ < 2) return false;
-    waits_for_ = warp_get(who, static_cast<uint32_t>(__ffs(static_cast<int>(found))) - 1);
-    return true;
+  }
+  // The leaders, now and then while an eager call waits: a consumer that is in another call, so
+  // that its messages would not count. -1: none.
+  static __device__ __noinline__ int consumer_in_other_call(const LaneArguments& a,
+                                                            const LaneItem* items, uint32_t own) {
+    int who = -1;
+    for (uint32_t i = 0; i < own; i++) {
+      const LaneItem& item = items[i];
+      const LanePlaces places(a, item);
+      const auto* ports = item.lane->at<LanePort>(item.lane->sends_at);
+      for (uint32_t s = leader(); s < item.lane->sends; s += kWarp) {
+        const auto differs = [&] {
+          const Packet granted = load_packet(places.grant(ports[s]));
+          return granted.flag0 == item.call && granted.flag1 != (item.call ^ a.signature);
+        };
+        // (Twice: it may arrive in two halves.)
+        if (places.is_eager(ports[s]) && differs() && differs()) who = ports[s].peer;
+      }
+    }
+    const uint32_t found = warp_ballot(who >= 0);
+    return found == 0 ? -1
+                      : warp_get(who, static_cast<uint32_t>(__ffs(static_cast<int>(found))) - 1);
   }
   // Whether all leaders say yes. If not, notes whom and what the first of them waits for.
   __device__ bool all_agree(bool mine, int waits, bool other_call, const LaneWait& wait) {
@@ -205,7 +214,6 @@ class LaneWaits : protected LaneItems {
   bool alone_ = false;                  // only one item can go on
   int waits_for_ = -1, waits_at_ = -1;  // a rank, and the step that needs it
   uint32_t foreign_ = 0;
-  uint32_t waited_ = 0, differs_ = 0;
   bool waits_other_call_ = false;
 };
 

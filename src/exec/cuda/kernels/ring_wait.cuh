@@ -30,6 +30,8 @@ class Patience {
     report(watch, late ? KernelError::kTimeout : KernelError::kLeft, peer, step);
     return false;
   }
+  // Whether the last call looked at more than the poll itself: the host's flags, the time.
+  __device__ bool looked_around() const { return (looks_ & 0xff) == 0; }
   // Called when the awaited thing came.
   __device__ void start_again() { begun_ = left_ = 0; }
 
