@@ -73,6 +73,12 @@ void lose_a_socket(uint64_t draw) {
   if (!sockets.empty()) lose(sockets[mix(draw) % sockets.size()]);
 }
 
+void lose_connection(size_t number) {
+  std::vector<int> connections = sockets_of_this_process();
+  std::erase_if(connections, [](int socket) { return option_of(socket, SO_ACCEPTCONN) != 0; });
+  if (!connections.empty()) lose(connections[number % connections.size()]);
+}
+
 void lose_all_tcp() {
   for (const int socket : sockets_of_this_process()) {
     const int domain = option_of(socket, SO_DOMAIN);

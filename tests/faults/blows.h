@@ -1,6 +1,7 @@
 // What strikes a process of a random run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace weft::test {
@@ -11,6 +12,8 @@ namespace weft::test {
 void stop_for_a_second();
 // Shuts one of this process's sockets down, whosoever it is.
 void lose_a_socket(uint64_t draw);
+// Shuts one of its connections down, by number, modulo how many there are.
+void lose_connection(size_t number);
 // Shuts all connections of this process down that lead to other hosts, as ranks see them.
 void lose_all_tcp();
 // From now on this process can make no thread with the default attributes.

@@ -29,7 +29,8 @@ void print_record(const std::string& name, ncclResult_t code, const std::string&
 std::string judge(const std::vector<ProcessResult>& results, const std::vector<int>& victims,
                   bool one_record, double& worst_s) {
   std::string wrong;
-  std::map<std::string, std::set<std::string>> records;  // by communicator
+  // By communicator and text: who has read it.
+  std::map<std::string, std::map<std::string, std::vector<size_t>>> records;
   for (size_t rank = 0; rank < results.size(); rank++) {
     const ProcessResult& result = results[rank];
     std::istringstream lines(result.output);
@@ -38,7 +39,8 @@ std::string judge(const std::vector<ProcessResult>& results, const std::vector<i
       if (line.starts_with("TOOK "))
         worst_s = std::max(worst_s, std::atof(line.c_str() + 5));
       else if (line.starts_with("RECORD "))
-        records[line.substr(7, line.find(' ', 7) - 7)].insert(line.substr(line.find(' ', 7) + 1));
+        records[line.substr(7, line.find(' ', 7) - 7)][line.substr(line.find(' ', 7) + 1)]
+            .push_back(rank);
       else
         output += "    " + line + "\n";
     }
@@ -55,7 +57,11 @@ std::string judge(const std::vector<ProcessResult>& results, const std::vector<i
     for (const auto& [name, texts] : records) {
       if (texts.size() == 1) continue;
       wrong += "  the ranks read different records of " + name + ":\n";
-      for (const std::string& text : texts) wrong += "    " + text + "\n";
+      for (const auto& [text, readers] : texts) {
+        wrong += "    rank";
+        for (const size_t reader : readers) wrong += " " + std::to_string(reader);
+        wrong += ": " + text + "\n";
+      }
     }
   return wrong;
 }

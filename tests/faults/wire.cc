@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/faults/blows.h"
+#include "tests/faults/judge.h"
 #include "tests/faults/scenario.h"
 #include "tests/faults/wire_tap.h"
 
@@ -48,6 +50,25 @@ void words_travel(Player& player, bool readable) {
 void words_are_hidden(Player& player) { words_travel(player, false); }
 void words_are_readable(Player& player) { words_travel(player, true); }
 
+// Rank 0 loses one of its connections, in each communicator another one. Some serve nobody any
+// more. Whatever happens then, all ranks read the same.
+void loses_connections(Player& player) {
+  constexpr int kConnections = 8;
+  for (int number = 0; number < kConnections; number++) {
+    ncclComm_t comm = player.join(number);
+    player.expect_works(comm);
+    player.stage().meet(1 + number, player.nranks());
+    if (player.rank() == 0) lose_connection(static_cast<size_t>(number));
+    Ending ending;
+    for (int call = 0; call < 300 && ending.code == ncclSuccess; call++)
+      ending = player.all_reduce(comm);
+    if (ending.code == ncclSuccess) ending = player.async_error(comm, 0.3);
+    print_record("connection" + std::to_string(number), ending.code,
+                 ending.code == ncclSuccess ? "nothing" : ending.text);
+    EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  }
+}
+
 using Environment = std::map<std::string, std::string>;
 
 FaultScenario on_the_way(const char* name, const char* what, void (*play)(Player&), size_t bytes,
@@ -74,6 +95,15 @@ std::vector<FaultScenario> wire_scenarios() {
                  words_are_hidden, 1 << 20, encrypt),
       on_the_way("not_encrypted", "the same without: data can be read", words_are_readable, 1 << 20,
                  plain),
+      {"loses_connections", "rank 0 loses its connections, one per communicator", 4,
+       loses_connections, 6},
+      {"loses_connections_hosts",
+       "the same, every rank on its own host",
+       4,
+       loses_connections,
+       6,
+       {},
+       kOwnHosts},
   };
 }
 

@@ -36,6 +36,22 @@ TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
   play_on(2, "device_conformance", 4, "registered");
 }
 
+// Small calls do not wait until their receivers have entered them.
+TEST_F(TwoFakeHosts, OfTwoProcessesEachCallEagerly) {
+  const Environment eager = {{"WEFT_EAGER_BYTES", "262144"}};
+  play_on(2, "device_conformance", 4, "cudaMalloc", eager);
+  play_on(2, "graphs_between_processes", 4, "cudaMalloc", eager);
+}
+TEST_P(FakeHosts, OneForEachProcessCallEagerly) {
+  const Environment eager = {{"WEFT_EAGER_BYTES", "262144"}, {"WEFT_NET_LANES", "2"}};
+  play_on(GetParam(), "device_conformance", GetParam(), "cudaMalloc", eager);
+}
+TEST_F(TwoFakeHosts, CallEagerlyOverNicsThatReachGpus) {
+  Environment eager = gpu_nics();
+  eager["WEFT_EAGER_BYTES"] = "262144";
+  play_on(2, "device_conformance", 4, "cudaMalloc", eager);
+}
+
 TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpus) {
   play_on(2, "device_conformance", 4, "cudaMalloc", gpu_nics());
   play_on(2, "two_ranks_each", 2, "", gpu_nics());
