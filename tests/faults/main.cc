@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -110,12 +111,24 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
+// What this program starts has them, too.
+bool has_threads_of_a_sanitizer() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task"), end;
+  return std::distance(tasks, end) > 1;
+}
+
 std::vector<FaultScenario> chosen(const Options& options) {
   std::vector<FaultScenario> chosen;
-  for (const FaultScenario& scenario : all_scenarios())
-    if (options.names.empty() ? !(options.quick && scenario.slow)
-                              : options.names.count(scenario.name) != 0)
+  const bool has_threads = has_threads_of_a_sanitizer();
+  for (const FaultScenario& scenario : all_scenarios()) {
+    if (options.names.empty() ? options.quick && scenario.slow
+                              : options.names.count(scenario.name) == 0)
+      continue;
+    if (options.names.empty() && scenario.one_thread && has_threads)
+      std::printf("%-32s left out: its processes would have a sanitizer's thread\n", scenario.name);
+    else
       chosen.push_back(scenario);
+  }
   if (chosen.empty()) throw std::invalid_argument("no such scenario");
   return chosen;
 }

@@ -447,7 +447,10 @@ std::vector<FaultScenario> waits_in_vain() {
 
 std::vector<FaultScenario> user_error_scenarios() {
   std::vector<FaultScenario> all = calls_that_differ(), later = waits_in_vain();
-  for (FaultScenario& one : later) all.push_back(std::move(one));
+  for (FaultScenario& one : later) {
+    one.one_thread = one.play == opposite_order || one.play == circle_of_pairs;
+    all.push_back(std::move(one));
+  }
   return all;
 }
 
