@@ -87,6 +87,27 @@ NetLanes net_lanes_of(const Config& config, const std::string& communicator,
                           [&] { return chooser.agreed().nics.reach_gpus; });
 }
 
+// What messages say of ranks.
+void name_ranks(host::RankContext& context, const std::vector<PeerInfo>& infos, int rank,
+                const std::string& communicator) {
+  const PeerInfo& me = infos[static_cast<size_t>(rank)];
+  context.place =
+      fmt::format(" (communicator {}, host {}, pid {})", communicator, me.host_name, me.pid);
+  context.about_peer = [infos, me](int peer) {
+    return stopped_in_words(me, infos[static_cast<size_t>(peer)]);
+  };
+}
+
+Placement placement_of(const Mesh& mesh, const std::vector<PeerInfo>& infos,
+                       bool multi_connection) {
+  Placement placement;
+  placement.one_process = mesh.one_process();
+  placement.one_host = mesh.one_host();
+  placement.multi_connection = multi_connection;
+  placement.hosts = hosts_of_hierarchy(host_numbers(infos));
+  return placement;
+}
+
 // While it lives, an init can be cancelled.
 class CancelledBy {
  public:
@@ -248,12 +269,7 @@ void Communicator::connect(Deadline deadline) {
       gather_infos(*control_, config_, chooser_->imported(),
                    cuda::available() ? cuda::bus_id(options_.device) : "", options_.name, deadline);
   settle_rendezvous(infos, deadline);
-  const PeerInfo& me = infos[static_cast<size_t>(rank)];
-  context_.place =
-      fmt::format(" (communicator {}, host {}, pid {})", shown_name(), me.host_name, me.pid);
-  context_.about_peer = [infos, rank](int peer) {
-    return stopped_in_words(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(peer)]);
-  };
+  name_ranks(context_, infos, rank, shown_name());
   std::shared_ptr<Network> network;
   const auto devices = [&] {
     network = open_network(config_, options_.net, options_.id.secret, rank);
@@ -313,12 +329,7 @@ void Communicator::connect(Deadline deadline) {
     mesh_ = std::move(mesh);
     context_.door = &mesh_->door();
   }
-  Placement placement;
-  placement.one_process = mesh_->one_process();
-  placement.one_host = mesh_->one_host();
-  placement.multi_connection = multi_connection && net_lanes != NetLanes::kAll;
-  placement.hosts = hosts_of_hierarchy(host_numbers(infos));
-  chooser_->place(placement);
+  chooser_->place(placement_of(*mesh_, infos, multi_connection && net_lanes != NetLanes::kAll));
   operations_ =
       std::make_unique<OperationBuilder>(config_, nranks, mesh_->one_host(), mesh_->ring_bytes());
   plans_ = std::make_unique<LoweredPlans>(rank, options_.label, *chooser_, *mesh_, *cpu_nodes_);

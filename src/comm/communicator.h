@@ -93,8 +93,7 @@ class Communicator {
   void log_ready(double seconds) const;
   void leave();                 // delivers all sent data, then tells the other ranks goodbye
   void hear(const News& news);  // control thread
-  void pass_on(const News& news);
-  void silence();  // after this the control thread does not call hear() any more
+  void silence();               // after this the control thread does not call hear() any more
   void end_waits();
   bool find_gpu_error();              // true if a kernel has reported one; then all ranks are told
   void tell_gpu_wait(), guard_gpu();  // control thread: a rank has gone

@@ -178,15 +178,6 @@ void Communicator::add_to(host::Batch& batch, std::span<const Call* const> calls
   for (const Call* call : calls) add_to(batch, *call);
 }
 
-void Communicator::pass_on(const News& news) {
-  std::shared_ptr<PeerWatch> watch;
-  {
-    std::lock_guard lock(vigil_.mutex);
-    watch = vigil_.watch;
-  }
-  if (watch != nullptr) watch->tell(news);  // which hears nothing twice
-}
-
 void Communicator::hear(const News& news) {
   if (news.kind == News::Kind::kStalls) {
     if (vigil_.stalls != nullptr) vigil_.stalls->hear(news);
@@ -194,7 +185,12 @@ void Communicator::hear(const News& news) {
   }
   if (news.kind == News::Kind::kStuck) return vigil_.faults.add_stuck(news, news.text);
   // The rendezvous cannot tell the rank itself, which may live and have lost that connection only.
-  if (news.kind == News::Kind::kDied && news.reporter < 0) pass_on(news);
+  if (news.kind == News::Kind::kDied && news.reporter < 0) {
+    std::unique_lock lock(vigil_.mutex);
+    const std::shared_ptr<PeerWatch> watch = vigil_.watch;
+    lock.unlock();
+    if (watch != nullptr) watch->tell(news);  // which hears nothing twice
+  }
   if (news.is_departure() && news.rank >= 0 && news.rank < options_.nranks) {
     std::lock_guard lock(vigil_.mutex);
     gone_[static_cast<size_t>(news.rank)].store(true);

@@ -19,10 +19,6 @@
 
 namespace weft {
 
-// The network that a rank's communicator asks for. `secret` is the communicator's. Throws Error.
-std::shared_ptr<Network> open_network(const Config& config, const NetWish& wish,
-                                      const Secret& secret, int rank);
-
 class NetworkLinks {
  public:
   // One direction of one channel between this rank and a rank of another host.
@@ -109,5 +105,9 @@ class NetworkLinks {
   std::vector<Link> links_;
   NetFacts facts_;
 };
+
+// The network that a rank's communicator asks for. `secret` is the communicator's. Throws Error.
+std::shared_ptr<Network> open_network(const Config& config, const NetWish& wish,
+                                      const Secret& secret, int rank);
 
 }  // namespace weft
