@@ -163,8 +163,7 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_NET_LANES", &Config::net_lanes,
      "GPU only. Whether GPUs of several hosts run lanes, with peer memory inside a host. 0: never. "
      "1: where a host has several ranks, or NICs reach the memory of GPUs, or schedules are "
-     "imported "
-     "or made for WEFT_TOPO, and for compressed calls. 2: always."},
+     "imported or made for WEFT_TOPO, and for compressed calls. 2: always."},
     {"WEFT_SHARE_BUFFERS", &Config::share_buffers,
      "GPU only. 0: between processes only registered buffers and memory of ncclMemAlloc are used "
      "where they lie."},

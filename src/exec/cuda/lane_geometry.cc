@@ -81,7 +81,9 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
 }
 
 // Where messages are expensive: few instances, whose messages are large, but more than one, which
-// would leave the network idle while it waits. (To encode, all thread blocks are needed.)
+// would leave the network idle while it waits. (To encode, all thread blocks are needed. Chosen
+// over loopback between ranks that share an H200; no machine with a GPU per rank has been
+// measured.)
 constexpr uint64_t kFewInstances = 2;
 bool has_few_instances(const LaneImage& image, const LaneRoom& room) {
   return room.large_messages && room.fifo_bytes > 0 && image.codecs.empty();

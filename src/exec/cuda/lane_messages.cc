@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint64_t kMessageUnit = 256;  // bytes
 // A group of eight sends and receives of 256 KiB between two hosts of four processes, over sockets
-// on loopback, takes 800 us with slots of 64 KiB and 640 with 256; with 4 MiB 8.5 and 7.2 ms.
+// on loopback, takes 800 us with slots of 64 KiB and 640 with 256; with 4 MiB 8.5 and 7.2 ms. (On
+// one shared H200; no machine with a GPU per rank has been measured.)
 constexpr uint8_t kMostWide = 4;
 constexpr uint64_t kMostWideBytes = 256 << 10;
 

@@ -14,7 +14,8 @@ constexpr uint64_t kLeastShared = 1 << 20;
 constexpr uint64_t kLeastUsed = 256 << 10;
 // The same where sockets carry data to other hosts: beside them, little is little. While four
 // processes of each of two hosts mapped their buffers, an all_gather of 2 MiB took 970 us instead
-// of 640, for 50 ms, and then as long as without. One of 32 MiB gains a quarter.
+// of 640, for 50 ms, and then as long as without. One of 32 MiB gains a quarter. (They shared one
+// H200 and the loopback; no machine with a GPU per rank has been measured.)
 constexpr uint64_t kLeastUsedWithSockets = 4 << 20;
 
 }  // namespace
