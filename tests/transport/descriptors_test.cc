@@ -37,7 +37,7 @@ std::vector<Descriptors::Lent> three() {
 
 // The peer's process is stopped: it takes the connection and says nothing.
 TEST(MemoryLink, CanBeCancelledWhileThePeerIsSilent) {
-  const std::string name = "weft-test-of-a-silent-peer";
+  const std::string name = "weft-test-of-a-silent-peer-" + std::to_string(getpid());
   const Fd silent = listen_unix(name);
   const auto begun = std::chrono::steady_clock::now();
   const auto cancelled = [&] {

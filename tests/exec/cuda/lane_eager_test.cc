@@ -129,7 +129,9 @@ TEST(LaneEager, NamesARankInAnotherCall) {
   for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kBroadcast}) {
     LaneTeam team(verify(kDirect.make({kind, 2, 0}, false), false, 2), eager_case(1, 40));
     ASSERT_EQ(team.run(), "");
-    const std::vector<uint64_t> errors = team.run_with_other_call(1);
+    const std::vector<int> finders =
+        kind == CollectiveKind::kAllGather ? std::vector{0, 1} : std::vector{0};
+    const std::vector<uint64_t> errors = team.run_with_other_call(1, finders);
     EXPECT_EQ(fault_of(errors[0]).error, KernelError::kOtherCall) << name(kind);
     EXPECT_EQ(fault_of(errors[0]).peer, 1) << name(kind);
     EXPECT_FALSE(team.has_output(1, 0)) << name(kind);

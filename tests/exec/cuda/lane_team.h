@@ -128,16 +128,15 @@ class LaneTeam {
     return errors();
   }
 
-  // Ranks run a call, but `other` another one. As soon as one reports an error all stop.
-  std::vector<uint64_t> run_with_other_call(int other) {
+  // Ranks run a call, but `other` another one. All stop when those of `finders` report errors.
+  std::vector<uint64_t> run_with_other_call(int other, const std::vector<int>& finders) {
     at(other).arguments.signature++;
-    const std::jthread watcher([this](const std::stop_token& stop) {
-      const auto failed = [](const LaneRank& rank) {
-        return __atomic_load_n(&rank.home->flags.error, __ATOMIC_ACQUIRE) != 0;
+    const std::jthread watcher([&](const std::stop_token& stop) {
+      const auto failed = [this](int rank) {
+        return __atomic_load_n(&at(rank).home->flags.error, __ATOMIC_ACQUIRE) != 0;
       };
-      while (!stop.stop_requested() && std::none_of(ranks_.begin(), ranks_.end(), failed))
+      while (!stop.stop_requested() && !std::all_of(finders.begin(), finders.end(), failed))
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // others may find it, too
       for (LaneRank& rank : ranks_) __atomic_store_n(&rank.home->flags.stop, 1u, __ATOMIC_RELEASE);
     });
     run();
