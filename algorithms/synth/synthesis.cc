@@ -87,9 +87,9 @@ struct Proof {
 
 Proof prove(const std::shared_ptr<const Schedule>& schedule, int fifo_depth) {
   Proof proof;
-  proof.out_of_place = verify(*schedule, false, fifo_depth).fifo_depth() == fifo_depth;
+  proof.out_of_place = verify(schedule, false, fifo_depth).fifo_depth() == fifo_depth;
   try {
-    verify(*schedule, true, fifo_depth);
+    verify(schedule, true, fifo_depth);
     proof.in_place = true;
   } catch (const Error&) {
     proof.in_place = false;  // an in-place exchange overwrites data before it is sent

@@ -80,11 +80,14 @@ std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::str
   if (reaches_memory(file.schedule))
     fail(ncclInvalidUsage, "it reaches into peers' memory, which host mode cannot");
   imported->channels = number_channels(file.schedule);
-  ProvedFile proved = prove(file, kMostFifoDepth);
+  // Without a text the file must be written, and keeps its schedule.
+  const auto schedule = std::make_shared<const Schedule>(
+      text != nullptr ? std::move(file.schedule) : file.schedule);
+  ProvedFile proved = prove(file, schedule, kMostFifoDepth);
   if (c.rooted() && (proved.in_place == nullptr || proved.out_of_place == nullptr)) {
     file.in_place = file.out_of_place = file.modes_declared = true;
     try {
-      proved = prove(file, kMostFifoDepth);
+      proved = prove(file, schedule, kMostFifoDepth);
     } catch (const Error& error) {
       fail(ncclInvalidUsage,
            "it works {} only, and of a rooted collective's ranks only the root can know that: {}",
@@ -99,10 +102,10 @@ std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::str
     imported->fifo_depth = std::max(imported->fifo_depth, verified->least_fifo_depth());
   }
   imported->collective = c;
-  imported->chunks = file.schedule.chunks;
+  imported->chunks = schedule->chunks;
   imported->min_bytes = file.min_bytes;
   imported->max_bytes = file.max_bytes;
-  for (const RankSchedule& rank : file.schedule.ranks)
+  for (const RankSchedule& rank : schedule->ranks)
     for (const Lane& lane : rank.lanes)
       for (const Step& step : lane.steps)
         imported->most_step_chunks = std::max(imported->most_step_chunks, step.count);

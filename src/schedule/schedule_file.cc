@@ -47,12 +47,17 @@ void save_schedule(const ScheduleFile& file, const std::filesystem::path& path) 
 }
 
 ProvedFile prove(const ScheduleFile& file, int fifo_depth) {
+  return prove(file, std::make_shared<const Schedule>(file.schedule), fifo_depth);
+}
+
+ProvedFile prove(const ScheduleFile& file, const std::shared_ptr<const Schedule>& schedule,
+                 int fifo_depth) {
   ProvedFile proved;
   std::string reason;
   const auto attempt = [&](bool in_place) -> std::shared_ptr<const VerifiedSchedule> {
     if (!(in_place ? file.in_place : file.out_of_place)) return nullptr;
     try {
-      return std::make_shared<const VerifiedSchedule>(verify(file.schedule, in_place, fifo_depth));
+      return std::make_shared<const VerifiedSchedule>(verify(schedule, in_place, fifo_depth));
     } catch (const Error& error) {
       if (file.modes_declared) throw;
       reason = error.what();

@@ -51,5 +51,8 @@ struct ProvedFile {
 // Throws when verify() refuses a declared mode. If no mode is declared, throws when it refuses
 // both.
 ProvedFile prove(const ScheduleFile& file, int fifo_depth);
+// The same for a schedule that was taken out of its file.
+ProvedFile prove(const ScheduleFile& file, const std::shared_ptr<const Schedule>& schedule,
+                 int fifo_depth);
 
 }  // namespace weft

@@ -9,8 +9,12 @@
 namespace weft {
 
 VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
+  return verify(std::make_shared<const Schedule>(std::move(schedule)), in_place, fifo_depth);
+}
+
+VerifiedSchedule verify(std::shared_ptr<const Schedule> schedule, bool in_place, int fifo_depth) {
   VerifiedSchedule verified;
-  verified.schedule_ = std::make_shared<const Schedule>(std::move(schedule));
+  verified.schedule_ = std::move(schedule);
   verified.in_place_ = in_place;
   verified.fifo_depth_ = fifo_depth;
   const Schedule& s = *verified.schedule_;

@@ -51,7 +51,7 @@ class VerifiedSchedule {
   int least_fifo_depth() const;
 
  private:
-  friend VerifiedSchedule verify(Schedule, bool, int);
+  friend VerifiedSchedule verify(std::shared_ptr<const Schedule>, bool, int);
   VerifiedSchedule() = default;
   std::shared_ptr<const Schedule> schedule_;
   std::shared_ptr<const ScheduleGraph> graph_;
@@ -73,5 +73,8 @@ class VerifiedSchedule {
 // throws Error(ncclInvalidUsage) that names rank, lane, step and chunk. If only the depth is too
 // small, it names the least that works.
 VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth = 2);
+// The same without a copy, for a schedule that several proofs share. Nobody may change it.
+VerifiedSchedule verify(std::shared_ptr<const Schedule> schedule, bool in_place,
+                        int fifo_depth = 2);
 
 }  // namespace weft
