@@ -108,8 +108,7 @@ class MessageTeam {
       if (const uint64_t in = sizes[static_cast<size_t>(peer * n_ + r)]; in > 0)
         add(peer, false, rank.received[p], in);
     }
-    const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
-    rank.lanes.assign(joined.begin(), joined.end());
+    rank.lanes.assign(join_lanes(lanes, a.lane_bytes, a.resolved_bytes));
     a.lanes = rank.lanes.data();
     a.lane_count = static_cast<uint32_t>(lanes.size());
     a.items = a.lane_count * kMessageInstances;

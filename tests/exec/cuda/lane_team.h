@@ -7,9 +7,9 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <new>
 #include <thread>
 
+#include "src/base/handles.h"
 #include "src/exec/cuda/kernels/lane_kernel.cuh"
 #include "src/exec/cuda/lane_geometry.h"
 #include "tests/exec/cuda/lane_network.h"
@@ -20,16 +20,29 @@ namespace weft::test {
 
 using namespace cuda;  // NOLINT(google-build-using-namespace): it tests most of it
 
-// As aligned as device memory.
-template <typename T>
-struct AlignedAllocator {
-  using value_type = T;
-  static constexpr std::align_val_t kAlignment{256};
-  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
-  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
-  bool operator==(const AlignedAllocator&) const = default;
+// Zeros, as aligned as device memory. Pages cost nothing until they are touched.
+class DeviceBytes {
+ public:
+  DeviceBytes() = default;
+  explicit DeviceBytes(size_t size) { resize(size); }
+  void resize(size_t size) {  // what was there is gone
+    memory_ = Mapping::anonymous(std::max<size_t>(size, 1));
+    size_ = size;
+  }
+  void assign(const std::vector<std::byte>& bytes) {
+    resize(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), data());
+  }
+  std::byte* data() const { return memory_.data(); }
+  std::byte* begin() const { return data(); }
+  std::byte* end() const { return data() + size_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+
+ private:
+  Mapping memory_;
+  size_t size_ = 0;
 };
-using DeviceBytes = std::vector<std::byte, AlignedAllocator<std::byte>>;
 
 // A rank's memory for lanes, which all its programs use.
 struct LaneHome {
@@ -241,8 +254,7 @@ class LaneTeam {
     for (const LaneRank& rank : ranks_) {
       const size_t each = rank.arguments.resolved_bytes;
       for (size_t at = 0; at + each <= rank.resolved.size() && each > 0; at += each)
-        all += std::all_of(rank.resolved.begin() + static_cast<ptrdiff_t>(at),
-                           rank.resolved.begin() + static_cast<ptrdiff_t>(at + each),
+        all += std::all_of(rank.resolved.begin() + at, rank.resolved.begin() + at + each,
                            [](std::byte b) { return b == std::byte{0}; })
                    ? 1
                    : 0;
@@ -346,8 +358,7 @@ class LaneTeam {
     }
     a.producers = rank.producers.data();
     a.producer_count = static_cast<uint32_t>(rank.producers.size());
-    const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
-    rank.lanes.assign(joined.begin(), joined.end());
+    rank.lanes.assign(join_lanes(lanes, a.lane_bytes, a.resolved_bytes));
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
     EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);
