@@ -229,6 +229,7 @@ TEST(Planning, ForAHundredAndTwentyEightGpusTakesHalfASecondWithSynthesis) {
 }
 
 TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
+  if (kSanitized) GTEST_SKIP() << "sanitized: a search of every size takes minutes";
   const TemporaryFolder temporary;
   const std::string& folder = temporary.path;
   const auto kept = [&](const std::string& name) {

@@ -94,14 +94,9 @@ class RandomStep {
   }
   template <typename Type>
   static void move(const cuda::LaneArguments& a, const cuda::LaneMovement& m) {
-    cuda::EmulatedBlock block(kCodecThreads);
-    std::vector<std::thread> threads;
-    for (uint32_t t = 0; t < kCodecThreads; t++)
-      threads.emplace_back([&, t] {
-        cuda::emulated = {&block, t};
-        cuda::combine_coded<Type>(a, m, {t, kCodecThreads});
-      });
-    for (std::thread& thread : threads) thread.join();
+    cuda::EmulatedBlock(kCodecThreads).run([&](uint32_t t) {
+      cuda::combine_coded<Type>(a, m, {t, kCodecThreads});
+    });
   }
 
   // The first operand that differs; empty: none. What lies around memory must not change.

@@ -33,15 +33,16 @@ class MessageTeam {
       if (random.below(3) > 0) bytes = 1 + random.below(random.below(2) == 0 ? 20 : 30000);
     for (int r = 0; r < n_; r++) prepare(r, sizes);
     std::vector<std::thread> threads;
-    for (Rank& rank : ranks_)
-      for (uint32_t t = 0; t < kBlockThreads; t++)
-        threads.emplace_back([&rank, t] {
-          if (rank.arguments.items == 0) return;
-          emulated = {rank.block.get(), t};
+    for (Rank& rank : ranks_) {
+      if (rank.arguments.items == 0) continue;
+      threads.emplace_back([&rank] {
+        EmulatedBlock(kBlockThreads).run([&](uint32_t) {
           LaneRunner<Bytes, Sum>(rank.arguments, rank.shared, rank.items.data(),
                                  rank.arguments.in_shared ? rank.waits.data() : nullptr)
               .run(rank.room.data());
         });
+      });
+    }
     for (std::thread& thread : threads) thread.join();
     for (int to = 0; to < n_; to++) {
       if (at(to).flags.error != 0) return "an error";
@@ -65,7 +66,6 @@ class MessageTeam {
     LaneShared shared;
     std::vector<LaneItem> items;
     std::vector<LaneWait> waits;
-    std::unique_ptr<EmulatedBlock> block;
   };
   Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   LaneRoom room() const { return {2, 1 << 18, 2, 1 << 11}; }
@@ -118,7 +118,6 @@ class MessageTeam {
     rank.resolved.resize(kMessageResolvedBytes);
     EXPECT_LE(a.items * a.resolved_bytes, kMessageResolvedBytes);
     a.resolved = rank.resolved.data();
-    rank.block = std::make_unique<EmulatedBlock>(kBlockThreads);
   }
 
   LanePort port(const LaneImagePort& from, int r, bool receives) {

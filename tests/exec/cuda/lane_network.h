@@ -47,7 +47,7 @@ class LaneNetwork {
         if (late) std::this_thread::sleep_for(std::chrono::microseconds(300));
         for (const auto& out : outs_) moved = out->progress(true) || moved;
         for (const auto& in : ins_) moved = in->progress(true) || moved;
-        if (!moved) std::this_thread::yield();
+        if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
     });
   }

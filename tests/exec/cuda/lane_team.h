@@ -176,50 +176,8 @@ class LaneTeam {
     for (LaneTeam* team : calls)
       for (int r = 0; r < team->c_.nranks; r++) team->fill(r);
     std::vector<std::thread> threads;
-    std::vector<std::unique_ptr<EmulatedBlock>> blocks;
-    std::vector<std::unique_ptr<LaneShared>> shared;
-    std::vector<std::vector<LaneItem>> items;
-    std::vector<std::vector<LaneWait>> waits;
-    std::vector<DeviceBytes> rooms;
-    const size_t ranks = calls.front()->ranks_.size();
-    const uint32_t block_threads = calls.front()->shape_.threads();
-    for (size_t r = 0; r < ranks; r++) {
-      size_t most_items = 0, most_room = 0;
-      for (const LaneTeam* team : calls) {
-        const LaneArguments& a = team->ranks_[r].arguments;
-        most_items = std::max<size_t>(most_items, a.items);
-        most_room = std::max<size_t>(most_room, (a.lane_bytes + a.resolved_bytes) * a.items);
-      }
-      blocks.push_back(std::make_unique<EmulatedBlock>(block_threads));
-      shared.push_back(std::make_unique<LaneShared>());
-      items.emplace_back(most_items);
-      waits.emplace_back(most_items);
-      rooms.emplace_back(most_room);
-    }
-    for (size_t r = 0; r < ranks; r++)
-      for (uint32_t t = 0; t < block_threads; t++)
-        threads.emplace_back([&, r, t] {
-          emulated = {blocks[r].get(), t};
-          if (static_cast<int>(r) == late)
-            std::this_thread::sleep_for(std::chrono::milliseconds(30));
-          for (size_t call = 0; call < calls.size(); call++) {
-            if (static_cast<int>(r) == calls[call]->missing_) return;
-            const LaneArguments& a = calls[call]->ranks_[r].arguments;
-            if (calls[call]->coded()) {
-              LaneRunner<Native<float>, Sum>(a, *shared[r], items[r].data(), waits[r].data())
-                  .run(rooms[r].data());
-            } else if (calls[call]->c_.reduces()) {
-              LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data(), waits[r].data())
-                  .run(rooms[r].data());
-            } else {
-              LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data(), waits[r].data())
-                  .run(rooms[r].data());
-            }
-            __syncthreads();
-            if (t == 0) calls[call]->spoil_input(static_cast<int>(r));
-            if (call % ranks == r) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          }
-        });
+    for (int r = 0; r < calls.front()->c_.nranks; r++)
+      threads.emplace_back([&, r] { run_rank(calls, r, r == late); });
     for (std::thread& thread : threads) thread.join();
     for (LaneTeam* team : calls)
       if (std::string wrong = team->check(); !wrong.empty()) return wrong;
@@ -305,6 +263,38 @@ class LaneTeam {
   }
 
  private:
+  static void run_rank(const std::vector<LaneTeam*>& calls, int r, bool late) {
+    size_t most_items = 0, most_room = 0;
+    for (LaneTeam* team : calls) {
+      const LaneArguments& a = team->at(r).arguments;
+      most_items = std::max<size_t>(most_items, a.items);
+      most_room = std::max<size_t>(most_room, (a.lane_bytes + a.resolved_bytes) * a.items);
+    }
+    const auto shared = std::make_unique<LaneShared>();
+    std::vector<LaneItem> items(most_items);
+    std::vector<LaneWait> waits(most_items);
+    const DeviceBytes room(most_room);
+    if (late) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    EmulatedBlock(calls.front()->shape_.threads()).run([&](uint32_t t) {
+      for (size_t call = 0; call < calls.size(); call++) {
+        LaneTeam& team = *calls[call];
+        if (r == team.missing_) return;
+        const LaneArguments& a = team.at(r).arguments;
+        if (team.coded()) {
+          LaneRunner<Native<float>, Sum>(a, *shared, items.data(), waits.data()).run(room.data());
+        } else if (team.c_.reduces()) {
+          LaneRunner<Native<int32_t>, Sum>(a, *shared, items.data(), waits.data()).run(room.data());
+        } else {
+          LaneRunner<Bytes, Sum>(a, *shared, items.data(), waits.data()).run(room.data());
+        }
+        __syncthreads();
+        if (t > 0) continue;
+        team.spoil_input(r);
+        if (call % static_cast<size_t>(team.c_.nranks) == static_cast<size_t>(r))
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  }
   bool coded() const { return !verified_.schedule().codecs.empty(); }
   LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   LaneArea area_of(LaneRank& rank) const {

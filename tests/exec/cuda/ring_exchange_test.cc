@@ -15,14 +15,8 @@ constexpr uint32_t kThreads = 8;  // at least one per rank; a GPU would have 32
 template <typename Type, typename Op>
 void run_block(const cuda::RingExchangeArguments& arguments) {
   typename cuda::RingExchange<Type, Op>::Shared shared;
-  cuda::EmulatedBlock block(kThreads);
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < kThreads; t++)
-    threads.emplace_back([&, t] {
-      cuda::emulated = {&block, t};
-      cuda::exchange_through_rings<Type, Op>(arguments, shared);
-    });
-  for (std::thread& thread : threads) thread.join();
+  cuda::EmulatedBlock(kThreads).run(
+      [&](uint32_t) { cuda::exchange_through_rings<Type, Op>(arguments, shared); });
 }
 
 // Runs the ranks whose programs are one-round exchanges, and counts them.

@@ -29,21 +29,16 @@ using MailboxMemory = std::unique_ptr<std::byte, Release>;
 
 void run_block(const SendRecvArguments& a) {
   auto shared = std::make_unique<SendRecvState>();
-  EmulatedBlock block(kBlockThreads);
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < kBlockThreads; t++)
-    threads.emplace_back([&, t] {
-      emulated = {&block, t};
-      shared->ports.take(PacketPorts::ask(a.mine, a.ports), a.ports);
-      if (t == 0) shared->stopped = false;
-      __syncthreads();
-      if (all_in_packets(a)) {
-        SendRecvRunner<true>(a, *shared).run();
-      } else {
-        SendRecvRunner<false>(a, *shared).run();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  EmulatedBlock(kBlockThreads).run([&](uint32_t t) {
+    shared->ports.take(PacketPorts::ask(a.mine, a.ports), a.ports);
+    if (t == 0) shared->stopped = false;
+    __syncthreads();
+    if (all_in_packets(a)) {
+      SendRecvRunner<true>(a, *shared).run();
+    } else {
+      SendRecvRunner<false>(a, *shared).run();
+    }
+  });
 }
 
 // Ranks with mailboxes, over which their kernels run one after the other.

@@ -1,17 +1,14 @@
 // Replaces src/exec/cuda/kernels/ptx.cuh to run a kernel's code on the host. It emulates the parts
-// of the language, the GPU and its memory that kernels use. A host thread stands for each GPU
-// thread. A host thread is in one block at a time.
+// of the language, the GPU and its memory that kernels use. emulated_block.h has the threads.
 #pragma once
 
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <thread>
 
 #include "src/exec/cuda/device_comm.h"
+#include "tests/exec/cuda/emulated_block.h"
 
 #if __has_include(<vector_types.h>)
 #include <vector_types.h>
@@ -38,32 +35,6 @@ struct uint4 {
 #define __launch_bounds__(...)
 
 namespace weft::cuda {
-
-// A running thread block and its warps. Each thread knows its block and its number.
-inline constexpr uint32_t kWarp = 4;
-struct EmulatedWarp {
-  explicit EmulatedWarp(uint32_t threads) : meeting(threads) {}
-  std::barrier<> meeting;
-  // Two of each, in turn: a thread may be in the next exchange while others read the last one.
-  std::atomic<uint32_t> ballots[2] = {};
-  std::atomic<uint32_t> said[2][kWarp] = {};
-};
-struct EmulatedBlock {
-  explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads) {
-    for (uint32_t t = 0; t < threads; t += kWarp)
-      warps.emplace_back(threads - t < kWarp ? threads - t : kWarp);
-  }
-  const uint32_t size;
-  std::barrier<> meeting;
-  std::deque<EmulatedWarp> warps;  // the last one may have fewer threads
-  std::atomic<bool> any[2] = {};   // for two barriers in turn
-};
-struct EmulatedThread {
-  EmulatedBlock* block = nullptr;
-  uint32_t number = 0, meetings = 0, ballots = 0, gets = 0;
-  EmulatedWarp& warp() const { return block->warps[number / kWarp]; }
-};
-inline thread_local EmulatedThread emulated;
 
 struct Index {
   uint32_t x;
@@ -142,7 +113,7 @@ inline void store_vector(void* at, uint4 v) { std::memcpy(at, &v, sizeof v); }
 
 inline uint64_t load_acquire_system(const uint64_t* at) {
   const uint64_t value = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-  std::this_thread::yield();  // there are more threads than cores, and they do not sleep
+  emulated.block->give_way();  // there are more threads than cores, and they do not sleep
   return value;
 }
 // Kernels order these stores with fences. Here the store itself orders, for race detectors.
@@ -191,7 +162,7 @@ inline Packet load_packet(const Packet* at) {
 inline void fence_system() {}
 inline void wait_for_predecessor() {}
 inline void let_successor_start() {}
-inline void between_looks() { std::this_thread::yield(); }
+inline void between_looks() { emulated.block->give_way(); }
 inline uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
