@@ -81,8 +81,8 @@ std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::str
     fail(ncclInvalidUsage, "it reaches into peers' memory, which host mode cannot");
   imported->channels = number_channels(file.schedule);
   // Without a text the file must be written, and keeps its schedule.
-  const auto schedule = std::make_shared<const Schedule>(
-      text != nullptr ? std::move(file.schedule) : file.schedule);
+  const auto schedule =
+      std::make_shared<const Schedule>(text != nullptr ? std::move(file.schedule) : file.schedule);
   ProvedFile proved = prove(file, schedule, kMostFifoDepth);
   if (c.rooted() && (proved.in_place == nullptr || proved.out_of_place == nullptr)) {
     file.in_place = file.out_of_place = file.modes_declared = true;

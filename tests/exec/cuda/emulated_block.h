@@ -79,7 +79,8 @@ class EmulatedBlock {
       getcontext(&turn.context);
       turn.context.uc_stack.ss_sp = turn.stack.data();
       turn.context.uc_stack.ss_size = kStack;
-      makecontext(&turn.context, [] { emulated.block->play(); }, 0);
+      makecontext(
+          &turn.context, [] { emulated.block->play(); }, 0);
     }
     current_ = 0;
     emulated = turns_[0].thread;
