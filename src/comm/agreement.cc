@@ -14,6 +14,7 @@
 #include "src/comm/nic_distance.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/host_fifo_fit.h"
+#include "src/exec/cuda/net_memory.h"
 #include "src/topology/graph/fingerprint.h"
 #include "src/topology/graph/rank_machine.h"
 
@@ -85,39 +86,46 @@ void log_plans(const std::string& label, const Cluster& cluster, const Communica
 bool nics_decide(const Config& config, const std::vector<PeerInfo>& infos) {
   bool asked = false;
   const auto ask = [&] { return asked = true; };
-  return cuda::available() &&
+  const auto has_gpu = [](const PeerInfo& info) { return info.gpu[0] != 0; };
+  return std::all_of(infos.begin(), infos.end(), has_gpu) &&
          decide_net_lanes(config, infos, !config.topo.empty(), false, ask) == NetLanes::kAll &&
          asked;
 }
 
-// A rank's devices, for rank 0: those that take the GPU's memory, and the others.
-std::string device_text(const std::vector<NetProperties>& devices, bool dma_buf) {
-  std::string text;
-  for (const NetProperties& device : devices)
+// What rank 0 hears of a rank: how far NICs may be (NCCL_NET_GDR_LEVEL), and the rank's devices.
+struct RankNics {
+  std::string level;
+  std::vector<GpuNic> devices;
+};
+std::string nics_text(const AgreeingRank& rank) {
+  const bool dma_buf = rank.config.dmabuf_enable && cuda::exports_dma_buf(rank.device);
+  std::string text = rank.config.net_gdr_level + "\n";
+  for (const NetProperties& device : rank.devices())
     text +=
         fmt::format("{}{}\n", takes_gpu_memory(device.pointers, dma_buf) ? '+' : '-', device.name);
   return text;
 }
-std::vector<GpuNic> read_devices(const std::string& text) {
-  std::vector<GpuNic> devices;
+RankNics read_nics(const std::string& text) {
+  RankNics nics;
   std::istringstream lines(text);
+  std::getline(lines, nics.level);
   for (std::string line; std::getline(lines, line);)
-    if (!line.empty()) devices.push_back({line.substr(1), line[0] == '+'});
-  return devices;
+    if (!line.empty()) nics.devices.push_back({line.substr(1), line[0] == '+'});
+  return nics;
 }
 
-// Rank 0 only, of ranks that are alone on their hosts. `texts`: each rank's devices.
+// Rank 0 only, of ranks that are alone on their hosts. `texts`: of their NICs.
 bool all_reach_gpus(const AgreeingRank& rank, const Cluster& cluster,
                     const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts) {
   std::vector<std::string> gpus;
   for (const PeerInfo& info : infos) gpus.emplace_back(info.gpu);
   const auto nranks = static_cast<int>(infos.size());
   const std::vector<int> places = gpus_of_ranks(cluster.machine, {gpus, cluster.host_of}, nranks);
-  NicPlan nics;
-  if (each_has_a_gpu(places)) nics = nic_plan(peer_ways(reduce_to(cluster.machine, places)), {});
+  NicPlan plan;
+  if (each_has_a_gpu(places)) plan = nic_plan(peer_ways(reduce_to(cluster.machine, places)), {});
   for (int r = 0; r < nranks; r++) {
-    const std::string why = why_not_gpu_memory(read_devices(texts[static_cast<size_t>(r)]), nics, r,
-                                               rank.config.net_gdr_level);
+    const RankNics nics = read_nics(texts[static_cast<size_t>(r)]);
+    const std::string why = why_not_gpu_memory(nics.devices, plan, r, nics.level);
     if (why.empty()) continue;
     WEFT_INFO(kNet, "{}: calls go through FIFOs in host memory, not as lanes: rank {}: {}",
               rank.label, r, why);
@@ -178,9 +186,7 @@ CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<Pee
   const std::string mine = speaks ? describe_host(rank.config, cuda::available()) : "";
   const auto texts = rank.control.collect(mine, deadline);
   std::vector<std::string> devices;
-  if (nics_decide(rank.config, infos))
-    devices =
-        rank.control.collect(device_text(rank.devices(), rank.config.dmabuf_enable), deadline);
+  if (nics_decide(rank.config, infos)) devices = rank.control.collect(nics_text(rank), deadline);
   std::string decided;
   if (rank.rank == 0) try {
       decided = "+" + plan_for(rank, infos, texts, devices).encode();

@@ -16,7 +16,7 @@ namespace weft {
 
 // The rank that calls agree_on_plans().
 struct AgreeingRank {
-  int rank = 0;
+  int rank = 0, device = 0;
   const std::string& label;
   const Secret& secret;
   const Config& config;

@@ -283,9 +283,9 @@ void Communicator::connect(Deadline deadline) {
       vigil_.watch = std::move(watch);
     }
     if (options_.helped_ranks == 0)
-      chooser_->agree(
-          agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_, devices},
-                         infos, deadline));
+      chooser_->agree(agree_on_plans(
+          {rank, options_.device, options_.label, options_.id.secret, config_, *control_, devices},
+          infos, deadline));
     vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
     compare_after_stalls(infos);
   }

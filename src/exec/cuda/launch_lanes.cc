@@ -92,8 +92,8 @@ std::vector<LanePort> producers_of(const GpuExecutor::State& s, const LaneImage&
       if (std::none_of(producers.begin(), producers.end(),
                        [&](const LanePort& other) { return other.peer == port.peer; })) {
         producers.push_back(connected_port(s, port, true, false));
-        // Grants to a rank go through one stream: none overtakes another.
-        if (LanePort& out = producers.back(); out.post != nullptr)
+        // Where calls may be eager, grants to a rank go through one stream: none overtakes another.
+        if (LanePort& out = producers.back(); out.post != nullptr && s.room.eager_bytes > 0)
           out.post = postbox_of(s, out.peer, 0);
       }
   return producers;

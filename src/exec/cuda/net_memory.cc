@@ -30,6 +30,13 @@ bool writes_need_flush(int device) {
 
 }  // namespace
 
+bool exports_dma_buf(int device) {
+  const auto get = driver<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute");
+  int yes = 0;
+  return get != nullptr &&
+         get(&yes, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) == CUDA_SUCCESS && yes != 0;
+}
+
 // It must cover whole pages of the host. Those of the GPU are larger.
 Fd export_dma_buf(uint64_t base, size_t bytes) {
   const auto get = driver<decltype(cuMemGetHandleForAddressRange)>("cuMemGetHandleForAddressRange");

@@ -9,6 +9,9 @@
 
 namespace weft::cuda {
 
+// Whether the driver gives memory of a device as descriptors.
+bool exports_dma_buf(int device);
+
 // The pages of an allocation as a descriptor. Empty: there is none.
 Fd export_dma_buf(uint64_t base, size_t bytes);
 

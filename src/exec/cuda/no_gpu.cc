@@ -42,6 +42,7 @@ size_t GpuExecutor::area_bytes(int, size_t, bool) { return 0; }
 size_t GpuExecutor::area_words_bytes(int) { return 0; }
 bool GpuExecutor::complete() const { return false; }
 LaneGpuMemory net_memory(int, size_t, bool) { return {}; }
+bool exports_dma_buf(int) { return false; }
 std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&,
                                                      const VerifiedSchedule*, int) {
   refuse();
