@@ -37,7 +37,8 @@ int wanted_strangers() {
   return text == nullptr ? 1000 : std::atoi(text);
 }
 bool is_full() { return std::getenv("WEFT_STRANGERS") != nullptr; }
-double window_seconds() { return is_full() ? 4 : 0.3; }
+// Strangers come back together, 10 s after they came: a full window has a whole turn.
+double window_seconds() { return is_full() ? 11 : 0.3; }
 
 void put(const fs::path& path, const std::string& text) {
   std::ofstream(path.string() + ".new") << text;
