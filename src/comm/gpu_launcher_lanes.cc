@@ -45,13 +45,15 @@ void GpuLauncher::stop_polling() noexcept {
 void GpuLauncher::settle(const std::vector<std::string>& reach) {
   std::vector<std::byte*> areas;
   for (int peer = 0; peer < nranks_; peer++) areas.push_back(mesh_.area(peer));
-  gpu_.settle(reach, areas, posts());
   int apart = 0;
   for (size_t a = 0; a < reach.size(); a++)
     for (size_t b = 0; b < a; b++)
       if (mesh_.info(static_cast<int>(a)).host == mesh_.info(static_cast<int>(b)).host)
         apart += reach[a][b] == '1' && reach[b][a] == '1' ? 0 : 1;
   lsa_ = apart == 0;
+  cuda::GpuPosts all = posts();
+  all.hosts_reach = lsa_;
+  gpu_.settle(reach, areas, all);
   if (apart > 0 && rank_ == 0)
     WEFT_INFO(kInit,
               "{}: {} of {} pairs of GPUs have no access to each other's memory: their "

@@ -11,6 +11,14 @@ uint32_t kind_of(const WirePost& post) {
   return post.kind & ~(WirePost::kBodyFollows | LanePost::kLarge | LanePost::kToPlace);
 }
 
+// As a Packet of the lane kernel. It may come in two halves, each with its flag.
+void write_packet(PostedWords* at, uint32_t data0, uint32_t data1, uint32_t call,
+                  uint32_t signature) {
+  auto* halves = reinterpret_cast<uint64_t*>(at);
+  __atomic_store_n(&halves[1], uint64_t{call ^ signature} << 32 | data1, __ATOMIC_RELEASE);
+  __atomic_store_n(&halves[0], uint64_t{call} << 32 | data0, __ATOMIC_RELEASE);
+}
+
 }  // namespace
 
 LaneIn::LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
@@ -68,11 +76,18 @@ bool LaneIn::read_post() noexcept {
   std::memcpy(&post, from, sizeof post);
   left -= sizeof post;
   frame_at_ += sizeof post;
+  if (post.kind == LanePost::kPackets) {
+    if (post.bytes > kMostPacketData || padded(post.bytes) > left ||
+        !write_packets(post, from + sizeof post))
+      return false;
+    frame_at_ += padded(post.bytes);
+    return true;
+  }
   if (!is_valid(post)) return false;
   const bool follows = (post.kind & WirePost::kBodyFollows) != 0;
   if (follows && post.bytes == 0) return false;
   if (!follows && post.bytes > 0) {
-    const size_t whole = (post.bytes + size_t{15}) / 16 * 16;
+    const size_t whole = padded(post.bytes);
     if (whole > left || on_gpu(post)) return false;
     std::memcpy(area_.memory.data() + post.to, from + sizeof post, post.bytes);
     frame_at_ += whole;
@@ -82,6 +97,21 @@ bool LaneIn::read_post() noexcept {
     return true;
   }
   arrival(read_++) = {follows ? Arrival::kAwaited : Arrival::kHere, post, {}, nullptr};
+  return true;
+}
+
+// At once, whatever came before: packets show themselves when they are there.
+bool LaneIn::write_packets(const WirePost& post, const std::byte* from) noexcept {
+  const uint64_t count = post.bytes / kPacketData, size = count * sizeof(PostedWords);
+  if (post.bytes % kPacketData != 0 || post.to % sizeof(PostedWords) != 0 || post.codec != 0 ||
+      post.to > area_.words_bytes || size > area_.words_bytes - post.to)
+    return false;
+  auto* to = reinterpret_cast<PostedWords*>(area_.memory.data() + post.to);
+  for (uint64_t i = 0; i < count; i++) {
+    uint32_t words[2];
+    std::memcpy(words, from + i * kPacketData, sizeof words);
+    write_packet(to + i, words[0], words[1], post.call, post.value);
+  }
   return true;
 }
 
@@ -217,12 +247,9 @@ bool LaneIn::is_valid(const WirePost& post) const noexcept {
 void LaneIn::publish(const WirePost& post) noexcept {
   std::byte* const at = area_.memory.data() + post.word;
   if (kind_of(post) == LanePost::kGrant) {
-    // As a Packet of the lane kernel: data, flag, data, flag. The data is a place.
-    auto* halves = reinterpret_cast<uint64_t*>(at);
-    const uint64_t second = uint64_t{post.call ^ post.value} << 32 | post.to >> 32;
-    __atomic_store_n(&halves[1], second, __ATOMIC_RELEASE);
-    __atomic_store_n(&halves[0], uint64_t{post.call} << 32 | (post.to & 0xffffffffu),
-                     __ATOMIC_RELEASE);
+    // The data is a place.
+    write_packet(reinterpret_cast<PostedWords*>(at), static_cast<uint32_t>(post.to),
+                 static_cast<uint32_t>(post.to >> 32), post.call, post.value);
   } else {
     __atomic_store_n(reinterpret_cast<uint64_t*>(at), uint64_t{post.call} << 32 | post.value,
                      __ATOMIC_RELEASE);

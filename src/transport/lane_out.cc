@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t kFramesAt = (sizeof(LanePostRing) + 4095) / 4096 * 4096;
 
-size_t padded(size_t bytes) { return (bytes + 15) / 16 * 16; }
-
 }  // namespace
 
 LaneOut::LaneOut(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
@@ -30,7 +28,10 @@ std::byte* LaneOut::frame() const {
 
 bool LaneOut::unsent() const {
   LanePost next;
-  return !broken() && (flying_ > 0 || prepared_ || take(next));
+  if (broken()) return false;
+  if (flying_ > 0 || prepared_) return true;
+  // Packets that are missing when the GPU has ended never come.
+  return take(next) && (next.kind != LanePost::kPackets || !is_valid(next) || read_packets(next));
 }
 
 bool LaneOut::progress(bool) noexcept {
@@ -106,6 +107,34 @@ bool LaneOut::find_body(const LanePost& post) noexcept {
   return true;
 }
 
+// Whether a message of packets lies in the area, and fits into a frame.
+bool LaneOut::is_valid(const LanePost& packets) const noexcept {
+  return packets.bytes % kPacketData == 0 && packets.bytes <= kMostPacketData &&
+         area_.has(packets.from, packets.bytes / kPacketData * sizeof(PostedWords));
+}
+
+// Whether all packets are there. Copies what they carry, unless `to` is nullptr.
+bool LaneOut::read_packets(const LanePost& post, std::byte* to) const noexcept {
+  const auto* at = reinterpret_cast<const PostedWords*>(area_.memory.data() + post.from);
+  for (uint32_t w = 0; w < post.bytes / kPacketData; w++) {
+    const PostedWords& packet = at[w];
+    if (__atomic_load_n(&packet.flag0, __ATOMIC_ACQUIRE) != post.call ||
+        __atomic_load_n(&packet.flag1, __ATOMIC_ACQUIRE) != (post.call ^ post.value))
+      return false;
+    const uint32_t words[] = {__atomic_load_n(&packet.data0, __ATOMIC_RELAXED),
+                              __atomic_load_n(&packet.data1, __ATOMIC_RELAXED)};
+    if (to != nullptr) std::memcpy(to + w * kPacketData, words, sizeof words);
+  }
+  return true;
+}
+
+// A frame of nothing but grants that may wait.
+bool LaneOut::waits_for_data() noexcept {
+  const auto now = Clock::now();
+  if (waits_since_ == Clock::time_point{}) waits_since_ = now;
+  return now - waits_since_ < kGrantWaits;
+}
+
 // Puts as many posts as there are into a frame. The peer may want the data of large messages on its
 // GPU, so these are never in a frame.
 bool LaneOut::prepare() noexcept {
@@ -113,10 +142,28 @@ bool LaneOut::prepare() noexcept {
   size_t used = 0;
   body_ = end_of_bodies_ = 0;
   LanePost post;
+  const uint64_t first = taken_;
+  bool waits = true;
   while (end_of_bodies_ < kLaneFrameBodies &&
          used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes && take(post)) {
     WirePost wire{post.word, post.call, post.value, post.bytes, post.to, post.kind, post.codec};
-    wire.kind &= ~LanePost::kFromPlace;
+    wire.kind &= ~(LanePost::kFromPlace | LanePost::kWaits);
+    if (post.kind == LanePost::kPackets) {
+      if (!is_valid(post)) {
+        fail(ncclInternalError);
+        return false;
+      }
+      if (used + sizeof wire + padded(post.bytes) > kLaneFrameBytes ||
+          !read_packets(post, to + used + sizeof wire))
+        break;
+      waits = false;
+      count_sent();
+      std::memcpy(to + used, &wire, sizeof wire);
+      used += sizeof wire + padded(post.bytes);
+      taken_++;
+      continue;
+    }
+    waits = waits && (post.kind & LanePost::kWaits) != 0;
     const bool follows = post.bytes > ((post.kind & LanePost::kLarge) != 0 ? 0 : inline_bytes_);
     if (post.bytes > 0 && !(follows ? find_body(post) : area_.has(post.from, post.bytes))) {
       fail(ncclInternalError);
@@ -133,6 +180,11 @@ bool LaneOut::prepare() noexcept {
     taken_++;
   }
   if (used == 0) return false;
+  if (waits && waits_for_data()) {
+    taken_ = first;
+    return false;
+  }
+  waits_since_ = {};
   store(posts().taken, taken_);
   frame_bytes_ = used;
   frame_sent_ = false;

@@ -24,6 +24,10 @@ struct LanePost {
   enum Kind : uint32_t {
     kCount = 0,  // it becomes `call` and `value`: messages produced or consumed
     kGrant = 1,  // a packet: the place in `to`, or none; `call`, signed with `value`
+    // None: its data are packets, of `call`, signed with `value`, at `from` and `to`. They may come
+    // after the post: what lay at `from` before is taken to have other flags, which are 64 bits.
+    // `bytes` are those of their data, 8 each. `to` is among the words.
+    kPackets = 2,
   };
   // In `kind` too: the messages of this call are too large for frames (kLaneInlineBytes). A rank
   // whose NICs reach the memory of its GPU keeps such messages there, at both ends.
@@ -31,6 +35,9 @@ struct LanePost {
   // In `kind` too: the data goes to a place that the peer has granted, or comes from one of the
   // sender. Otherwise `to` and `from` are offsets.
   static constexpr uint32_t kToPlace = 1u << 9, kFromPlace = 1u << 10;
+  // In `kind` too: this grant may wait for data to the same rank, which comes soon. Then one
+  // message of the network carries both.
+  static constexpr uint32_t kWaits = 1u << 11;
   uint32_t word = 0;  // offset in the peer's area
   uint32_t call = 0, value = 0;
   uint32_t bytes = 0;  // of data

@@ -64,6 +64,13 @@ struct WirePost {
 static_assert(sizeof(WirePost) == 32);
 inline constexpr size_t kLaneFrameBytes = 32u << 10;  // the largest frame
 inline constexpr size_t kLaneFrameBodies = 8;         // the most messages behind a frame
+// Grants that may wait (LanePost::kWaits) do so no longer. An eager call posts its data about 10 us
+// after its grants, or 20 if that comes from another rank of the host. (On an H200.)
+inline constexpr std::chrono::microseconds kGrantWaits{30};
+// Data in a frame takes so much.
+inline size_t padded(size_t bytes) { return (bytes + 15) / 16 * 16; }
+// Of LanePost::kPackets: what a packet carries, and a message of them.
+inline constexpr size_t kPacketData = 8, kMostPacketData = kLaneInlineBytes;
 // Data that a stream moves before it is another's turn: a proxy moves both directions, and the GPU
 // can use what came first. (Tried on loopback only, and not against other numbers.)
 inline constexpr size_t kLaneTurnBytes = 64u << 10;
@@ -86,7 +93,10 @@ class LaneOut final : public NetStream {
  private:
   bool take(LanePost& post) const noexcept;
   bool prepare() noexcept;
+  bool is_valid(const LanePost& packets) const noexcept;
+  bool read_packets(const LanePost& post, std::byte* to = nullptr) const noexcept;
   bool find_body(const LanePost& post) noexcept;
+  bool waits_for_data() noexcept;
   bool send_next() noexcept;
   bool complete_some() noexcept;
   void give_up() noexcept;
@@ -111,6 +121,7 @@ class LaneOut final : public NetStream {
   bool prepared_ = false, frame_sent_ = false;
   size_t sent_bytes_ = 0;  // in this turn
   size_t frame_bytes_ = 0;
+  Clock::time_point waits_since_{};  // a frame that may wait for more; 0: there is none
   std::array<Body, kLaneFrameBodies> bodies_;
   size_t body_ = 0, end_of_bodies_ = 0;  // those that are not sent yet
   // What a request sends: a frame, data, or both.
@@ -150,6 +161,7 @@ class LaneIn final : public NetStream {
   Arrival& arrival(uint64_t number) { return arrivals_[number % kMostArrivals]; }
   bool read_posts() noexcept;
   bool read_post() noexcept;
+  bool write_packets(const WirePost& post, const std::byte* from) noexcept;
   void post_receives() noexcept;
   bool receive_bodies() noexcept;
   bool receive_frame() noexcept;

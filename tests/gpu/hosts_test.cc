@@ -36,20 +36,22 @@ TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
   play_on(2, "device_conformance", 4, "registered");
 }
 
-// Small calls do not wait until their receivers have entered them.
-TEST_F(TwoFakeHosts, OfTwoProcessesEachCallEagerly) {
-  const Environment eager = {{"WEFT_EAGER_BYTES", "262144"}};
-  play_on(2, "device_conformance", 4, "cudaMalloc", eager);
-  play_on(2, "graphs_between_processes", 4, "cudaMalloc", eager);
+// Small calls are eager, unless there is no room for that.
+const Environment kNotEager = {{"WEFT_EAGER_BYTES", "0"}};
+TEST_F(TwoFakeHosts, OfTwoProcessesEachWaitForGrants) {
+  play_on(2, "device_conformance", 4, "cudaMalloc", kNotEager);
+  play_on(2, "graphs_between_processes", 4, "cudaMalloc", kNotEager);
 }
-TEST_P(FakeHosts, OneForEachProcessCallEagerly) {
-  const Environment eager = {{"WEFT_EAGER_BYTES", "262144"}, {"WEFT_NET_LANES", "2"}};
-  play_on(GetParam(), "device_conformance", GetParam(), "cudaMalloc", eager);
+TEST_P(FakeHosts, OneForEachProcessRunLanes) {
+  Environment lanes = {{"WEFT_NET_LANES", "2"}};
+  play_on(GetParam(), "device_conformance", GetParam(), "cudaMalloc", lanes);
+  lanes.insert(kNotEager.begin(), kNotEager.end());
+  play_on(GetParam(), "device_conformance", GetParam(), "cudaMalloc", lanes);
 }
-TEST_F(TwoFakeHosts, CallEagerlyOverNicsThatReachGpus) {
-  Environment eager = gpu_nics();
-  eager["WEFT_EAGER_BYTES"] = "262144";
-  play_on(2, "device_conformance", 4, "cudaMalloc", eager);
+TEST_F(TwoFakeHosts, WaitForGrantsOverNicsThatReachGpus) {
+  Environment all = gpu_nics();
+  all.insert(kNotEager.begin(), kNotEager.end());
+  play_on(2, "device_conformance", 4, "cudaMalloc", all);
 }
 
 TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpus) {

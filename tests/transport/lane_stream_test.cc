@@ -81,6 +81,56 @@ TEST_P(LaneStreams, WriteGrantsAsPackets) {
   EXPECT_TRUE(comes(5, uint64_t{9 ^ 5} << 32 | 0x12345678u));
 }
 
+LanePost post_of_packets(uint32_t call, uint32_t count) {
+  LanePost post;
+  post.kind = LanePost::kPackets;
+  post.call = call;
+  post.value = 5;
+  post.bytes = count * 8;
+  post.to = 1024;
+  post.from = kWords + 512;
+  return post;
+}
+
+// They are posted before they are there, and sent when all of them are.
+TEST_P(LaneStreams, CarryPacketsThatComeLater) {
+  constexpr uint32_t kCount = 190;  // as many as words have room for
+  Poster poster(pair_.posts());
+  for (uint32_t call = 1; call <= 20; call++) {
+    const LanePost post = post_of_packets(call, kCount);
+    poster.post(post);
+    poster.post(numbered_post(call, 0, 0));
+    auto* packets = reinterpret_cast<PostedWords*>(from_.begin() + post.from);
+    for (uint32_t turn = 0; turn < 2; turn++) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_NE(to_.word(1024 / 8), uint64_t{call} << 32 | (call * 1000))
+          << "half of them are here";
+      for (uint32_t i = turn; i < kCount; i += 2) {  // the last half comes last
+        __atomic_store_n(&packets[i].data0, call * 1000 + i, __ATOMIC_RELAXED);
+        __atomic_store_n(&packets[i].data1, call * 2000 + i, __ATOMIC_RELAXED);
+        __atomic_store_n(&packets[i].flag0, call, __ATOMIC_RELEASE);
+        __atomic_store_n(&packets[i].flag1, call ^ 5, __ATOMIC_RELEASE);
+      }
+    }
+    ASSERT_TRUE(comes(call % 16, uint64_t{3} << 32 | call));
+    for (uint32_t i = 0; i < kCount; i++) {
+      ASSERT_EQ(to_.word(128 + 2 * i), uint64_t{call} << 32 | (call * 1000 + i)) << i;
+      ASSERT_EQ(to_.word(129 + 2 * i), uint64_t{call ^ 5} << 32 | (call * 2000 + i)) << i;
+    }
+    ASSERT_TRUE(is_sent(call));
+  }
+}
+
+TEST_P(LaneStreams, RefusePacketsThatDoNotEndAmongTheWords) {
+  LanePost post = post_of_packets(1, 193);  // one too many
+  auto* packets = reinterpret_cast<PostedWords*>(from_.begin() + post.from);
+  for (uint32_t i = 0; i < 193; i++) packets[i] = {0, 1, 0, 1 ^ 5};
+  Poster(pair_.posts()).post(post);
+  for (int tries = 0; tries < 5000 && !pair_.broken(); tries++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(pair_.broken());
+}
+
 // A peer writes nowhere else.
 TEST_P(LaneStreams, RefuseWhatLiesOutsideTheArea) {
   LanePost post;
@@ -108,6 +158,7 @@ class InvitingNetwork final : public Network {
  public:
   InvitingNetwork(std::shared_ptr<Network> inner, size_t invited)
       : inner_(std::move(inner)), invited_(invited) {}
+  size_t sends() const { return sends_; }
   size_t most_receives() const { return most_receives_.load(); }
   size_t most_flushes() const { return most_flushes_.load(); }
 
@@ -141,6 +192,7 @@ class InvitingNetwork final : public Network {
   }
   ncclResult_t isend(void* comm, void* data, size_t size, void* registration,
                      void** request) noexcept override {
+    sends_++;
     return inner_->isend(comm, data, size, registration, request);
   }
   ncclResult_t irecv(void* comm, void* data, size_t size, void* registration,
@@ -187,8 +239,52 @@ class InvitingNetwork final : public Network {
   std::set<void*> receives_;
   void* frame_ = nullptr;
   std::deque<int> flushes_;  // how often each was tested; requests are alike, and end in order
-  std::atomic<size_t> most_receives_{0}, most_flushes_{0};
+  std::atomic<size_t> most_receives_{0}, most_flushes_{0}, sends_{0};
 };
+
+// A grant that may wait goes along with the data that follows, or alone after a while. The test is
+// the proxy.
+TEST(LaneGrants, WaitForDataToTheSameRank) {
+  const auto network = std::make_shared<InvitingNetwork>(loopback_network(false), 0);
+  TestArea from, to;
+  auto comms = connect_pair(network);
+  Doorbell door;
+  Proxy& proxy = Proxy::next();
+  LaneOut out(std::move(comms.first), proxy, from.area(), door, nullptr);
+  LaneIn in(std::move(comms.second), proxy, to.area(), door, nullptr);
+  Poster poster(out.posts());
+  LanePost grant;
+  grant.kind = LanePost::kGrant | LanePost::kWaits;
+  grant.word = 32;
+  grant.call = 9;
+  poster.post(grant);
+  EXPECT_FALSE(out.progress(true));
+  EXPECT_EQ(network->sends(), 0u);
+  EXPECT_TRUE(out.unsent());
+  const LanePost post = post_of_packets(9, 1);
+  poster.post(post);
+  EXPECT_FALSE(out.progress(true)) << "its packet is not here";
+  *reinterpret_cast<PostedWords*>(from.begin() + post.from) = {1, 9, 2, 9 ^ 5};
+  EXPECT_TRUE(out.progress(true));
+  EXPECT_EQ(network->sends(), 1u) << "one message has both";
+  const auto receive_until = [&](size_t word, uint32_t call) {
+    for (int tries = 0; tries < 20000 && to.word(word) >> 32 != call; tries++) {
+      in.progress(true);
+      out.progress(true);
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    EXPECT_EQ(to.word(word) >> 32, call);
+  };
+  receive_until(4, 9);
+  receive_until(1024 / 8, 9);
+  grant.call = 10;
+  poster.post(grant);
+  receive_until(4, 10);
+  EXPECT_EQ(network->sends(), 2u);
+  poster.post(post_of_packets(11, 1));
+  EXPECT_FALSE(out.progress(true));
+  EXPECT_FALSE(out.unsent()) << "a kernel that has ended writes no more packets";
+}
 
 // Posts are there before the streams move, so that one frame has many.
 void expect_many_at_once(bool flushes) {

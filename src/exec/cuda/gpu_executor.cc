@@ -353,7 +353,9 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
     return ranks.find('0') == std::string::npos;
   });
   // All ranks use packets and copy engines, or none does.
-  s.room.packet_bytes = packet_messages(s.all_reach, s.options.packet_bytes);
+  s.room.packet_bytes =
+      packet_messages(s.options.net_lanes ? posts.hosts_reach : s.all_reach, s.options.net_lanes,
+                      s.room.eager_bytes > 0, s.options.packet_bytes);
   if (!s.all_reach) s.copies.reset();
 }
 

@@ -126,6 +126,7 @@ struct GpuPosts {
   std::vector<LanePostRing*> rings;
   std::span<std::byte> data;  // GPU memory for large messages; empty: they are in the area
   std::shared_ptr<NicBuffers> buffers;  // nullptr: NICs reach none of the caller's
+  bool hosts_reach = false;             // the GPUs of each host reach each other
   std::vector<std::shared_ptr<const void>> owners;
 };
 

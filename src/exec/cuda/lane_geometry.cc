@@ -9,7 +9,8 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t kMostPacketBytes = 8192;  // of a message of packets
-constexpr uint64_t kSlotUnit = 256;          // bytes: slots begin at multiples
+static_assert(kMostPacketBytes <= kLaneInlineBytes);
+constexpr uint64_t kSlotUnit = 256;  // bytes: slots begin at multiples
 // Smaller messages cost more than blocks that are equally busy gain. Chosen for ranks that share an
 // H200, where a step costs some microseconds besides its data; no machine with a GPU per rank has
 // been measured. Neither for the gain.
@@ -56,22 +57,25 @@ uint64_t part_of(const LaneImage& image, uint64_t scratch_bytes, uint64_t count,
   return std::min(count, chunk * chunks);
 }
 
-// Packets, if the messages are small: one iteration, and a slot for every message.
+// Packets, if the messages are small: one iteration, and a slot for every message. The pool holds
+// no FIFOs then, so scratch memory begins there.
 bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_blocks, uint64_t unit,
                   uint32_t element, LaneGeometry& g) {
-  if (room.packet_bytes == 0 || image.scratch_chunks > 0 || image.most_messages == 0 ||
-      !image.codecs.empty())
-    return false;
+  if (room.packet_bytes == 0 || image.most_messages == 0 || !image.codecs.empty()) return false;
   const auto chunks = static_cast<uint64_t>(image.step_chunks);
   const uint64_t instances = std::clamp<uint64_t>(
       share(g.chunk * element * chunks, room.least_packet_bytes), 1, by_blocks);
   const uint64_t slice = up(share(std::max<uint64_t>(1, g.chunk), instances), unit);
   const uint64_t packets = up(std::max<uint64_t>(1, share(slice * element, 8)) * chunks, 16);
   const uint64_t ports = std::max<uint64_t>(1, image.most_ports) * instances;
-  if (slice * element * chunks > room.packet_bytes || ports > kMostLanePorts ||
-      ports * image.most_messages * packets > kLanePackets)
+  const bool eager = room.eager_bytes > 0;
+  const uint64_t most =
+      eager ? std::min<uint64_t>(kEagerPackets, room.eager_bytes / sizeof(Packet)) : kLanePackets;
+  if (share(slice * element, 8) * 8 * chunks > room.packet_bytes || ports > kMostLanePorts ||
+      ports * image.most_messages * packets > most)
     return false;
   g.packets = true;
+  g.eager = eager;
   g.instances = static_cast<uint32_t>(instances);
   g.slice = slice;
   g.iterations = 1;
@@ -119,8 +123,8 @@ void make_eager(const LaneImage& image, const LaneRoom& room, uint64_t ports, La
 
 }  // namespace
 
-uint64_t packet_messages(bool all_reach, size_t arrays) {
-  return all_reach && arrays > 0 ? kMostPacketBytes : 0;
+uint64_t packet_messages(bool hosts_reach, bool several_hosts, bool eager, size_t arrays) {
+  return hosts_reach && (!several_hosts || eager) && arrays > 0 ? kMostPacketBytes : 0;
 }
 
 uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t blocks) {
@@ -172,7 +176,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   const uint64_t by_blocks = instances_by_blocks(image, room);
   if (ports > kMostLanePorts)
     fail(ncclInvalidUsage, "a rank has {} ports; kernels do {}", ports, kMostLanePorts);
-  if (take_packets(image, room, by_blocks, unit, element, g)) return g;
+  if (g.part == count && take_packets(image, room, by_blocks, unit, element, g)) return g;
   const bool few = has_few_instances(image, room);
   const bool fills_fifos = few && g.chunk * element * step_chunks >=
                                       kFewInstances * std::min(room.fifo_bytes, room.pool_bytes);

@@ -21,15 +21,16 @@ struct LaneRoom {
   // The same for packets, and the most bytes of a message of them. 0: some ranks cannot use them.
   uint64_t least_packet_bytes = 1024, packet_bytes = 0;
   uint64_t scratch_bytes = 0;  // behind the FIFOs, besides the pool; 0: half of the pool
-  // Behind the pool in host memory, twice: for FIFOs of eager calls. 0: no call is eager.
+  // Behind the pool in host memory, twice: for FIFOs of eager calls. 0: no call is eager. Packets
+  // are then eager and take as much of their own memory.
   uint64_t eager_bytes = 0;
   // Messages are expensive: long calls have few instances, whose FIFOs have `fifo_bytes` each.
   bool large_messages = false;
 };
 
-// LaneRoom::packet_bytes where all ranks reach each other or not. `arrays`: the most bytes of an
-// array in packets; 0: the user wants none.
-uint64_t packet_messages(bool all_reach, size_t arrays);
+// LaneRoom::packet_bytes where every rank reaches all of its host or not. On several hosts calls
+// may be `eager`. `arrays`: the most bytes of an array in packets; 0: the user wants none.
+uint64_t packet_messages(bool hosts_reach, bool several_hosts, bool eager, size_t arrays);
 
 // The instances of each lane, of `weights` in falling order, with which blocks have about the same
 // to do (dealt_item()). At least as many as there are blocks for.

@@ -379,4 +379,11 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   return image;
 }
 
+bool sends_to(const LaneImage& image, int peer) {
+  return std::any_of(image.lanes.begin(), image.lanes.end(), [&](const LaneImage::Lane& lane) {
+    return std::any_of(lane.sends.begin(), lane.sends.end(),
+                       [&](const LaneImagePort& port) { return port.peer == peer; });
+  });
+}
+
 }  // namespace weft::cuda

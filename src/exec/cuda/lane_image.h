@@ -77,4 +77,7 @@ using Apart = std::function<bool(int rank)>;
 LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,
                      int fifo_depth, bool straight, const Apart& apart = {});
 
+// Whether some lane sends to a rank.
+bool sends_to(const LaneImage& image, int peer);
+
 }  // namespace weft::cuda

@@ -15,7 +15,10 @@
 // Small calls are eager between hosts, where a grant takes as long as the data: a producer sends
 // when the consumer has entered the call before. Such messages have words and slots of their own,
 // one half for even calls and one for odd ones, so they disturb nothing of the call before. Both
-// halves of the words say which call it is, and the producer sees the grant before it ends.
+// halves of the words say which call it is, and the producer sees the grant before it ends. If the
+// messages of an eager call are small, they are packets, as between GPUs that reach each other: a
+// producer writes them to its own outbox and posts where they belong, without a fence, and the
+// proxies carry the data from packets to packets.
 //
 // Between hosts data goes through slots at both ends, unless NICs reach the caller's buffers. Then
 // a producer may leave it where it is (it lends it), and a consumer may get it in its output. A
@@ -66,8 +69,9 @@ WEFT_HD inline bool has_eager(uint64_t tail, uint64_t wanted) {
 }
 
 // Slots of packets. They hold nothing else, so what an earlier call has left there shows its
-// number.
+// number. Eager calls take turns with two halves.
 inline constexpr uint32_t kLanePackets = 128 << 10;
+inline constexpr uint32_t kEagerPackets = kLanePackets / 2;
 
 // A rank's memory for lanes, at the same place in its block of device memory on all ranks, and once
 // more in host memory if some peers have no access to that.
@@ -181,6 +185,10 @@ struct LanePort {
   // consumer's `credits`.
   Postbox* post = nullptr;
   std::byte* outbox = nullptr;
+  // Packets, and all grants where calls may be eager: what one proxy sends to a rank at once takes
+  // one message of the network.
+  Postbox* small_post = nullptr;
+  bool mutual = false;  // of a producer: this rank sends to it, too
 };
 
 // What a lane moves. In elements: from a block of the buffers to the next; the part of each that
@@ -261,6 +269,8 @@ struct LaneCounters {
   uint32_t posted = 0, settled = 0;
 };
 
+struct LaneItem;
+
 struct alignas(16) LaneArguments {
   Watch watch;
   LaneCounters* counters = nullptr;  // nullptr: only launched to be loaded
@@ -288,9 +298,13 @@ struct alignas(16) LaneArguments {
   uint32_t inline_bytes = kLaneInlineBytes;
   uint64_t scratch_at = 0;  // in every rank's pool
   // Messages to other hosts are eager. Their two halves of every rank's pool in host memory.
+  // (Packets have halves of their own.)
   bool eager = false;
   uint64_t eager_at = 0, eager_bytes = 0;
   uint32_t ranks = 0;  // in the communicator
+  // The block's. The kernel sets them, for threads that wait.
+  const LaneItem* block_items = nullptr;
+  uint32_t block_item_count = 0;
   uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;

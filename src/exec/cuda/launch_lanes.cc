@@ -44,11 +44,13 @@ LanePort remote_port(const GpuExecutor::State& s, const LaneImagePort& from, boo
   out.per_iteration = from.per_iteration;
   out.pool = receives ? pool : reinterpret_cast<std::byte*>(theirs(pool));
   out.tails = receives ? tails : reinterpret_cast<Tail*>(theirs(tails));
+  out.packets = receives ? words->packets : reinterpret_cast<Packet*>(theirs(words->packets));
   out.credits = receives ? reinterpret_cast<Credit*>(theirs(credits)) : credits;
   out.grant = receives ? reinterpret_cast<Packet*>(theirs(&words->grants(n)[me]))
                        : &words->grants(n)[from.peer];
   out.outbox = pool + lane_pool_bytes(s.options.scratch_bytes, true);
   out.post = postbox_of(s, from.peer, out.position % s.lane_streams);
+  out.small_post = postbox_of(s, from.peer, 0);
   return out;
 }
 
@@ -93,8 +95,9 @@ std::vector<LanePort> producers_of(const GpuExecutor::State& s, const LaneImage&
                        [&](const LanePort& other) { return other.peer == port.peer; })) {
         producers.push_back(connected_port(s, port, true, false));
         // Where calls may be eager, grants to a rank go through one stream: none overtakes another.
-        if (LanePort& out = producers.back(); out.post != nullptr && s.room.eager_bytes > 0)
-          out.post = postbox_of(s, out.peer, 0);
+        LanePort& out = producers.back();
+        if (s.room.eager_bytes > 0) out.post = out.small_post;
+        out.mutual = sends_to(image, out.peer);
       }
   return producers;
 }

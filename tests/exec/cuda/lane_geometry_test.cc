@@ -125,9 +125,11 @@ void expect_fits(const Cut& cut) {
   if (g.packets) {
     EXPECT_EQ(g.iterations, 1u);
     EXPECT_EQ(g.slots, cut.image.most_messages) << "no slot is used twice in a call";
-    EXPECT_EQ(cut.image.scratch_chunks, 0);
-    EXPECT_LE(g.slice * cut.element * static_cast<uint64_t>(cut.image.step_chunks),
-              cut.room.packet_bytes);
+    EXPECT_LE(static_cast<uint64_t>(cut.image.scratch_chunks) * g.chunk * cut.element,
+              cut.room.scratch_bytes > 0 ? cut.room.scratch_bytes : cut.room.pool_bytes);
+    EXPECT_LE(
+        divided_up(g.slice * cut.element, 8) * 8 * static_cast<uint64_t>(cut.image.step_chunks),
+        cut.room.packet_bytes);
     EXPECT_LE(cut.fifos(), kLanePackets * sizeof(Packet));
     return;
   }
@@ -220,18 +222,25 @@ TEST(LaneGeometry, TakesPacketsForSmallMessagesOnly) {
   EXPECT_FALSE(cuda::lane_geometry(image, room, 1 << 24, 4).packets) << "messages are large";
   room.packet_bytes = 0;
   EXPECT_FALSE(cuda::lane_geometry(image, room, 1, 4).packets) << "a rank cannot use them";
-  room.packet_bytes = cuda::packet_messages(true, 1 << 20);
+  room.packet_bytes = cuda::packet_messages(true, false, false, 1 << 20);
   EXPECT_TRUE(cuda::lane_geometry(image, room, 1, 4).packets);
-  for (const auto& [all_reach, arrays] : {std::pair{true, 0}, {false, 1 << 20}}) {
-    room.packet_bytes = cuda::packet_messages(all_reach, static_cast<size_t>(arrays));
+  for (const auto& [reach, arrays] : {std::pair{true, 0}, {false, 1 << 20}}) {
+    room.packet_bytes = cuda::packet_messages(reach, false, false, static_cast<size_t>(arrays));
     EXPECT_FALSE(cuda::lane_geometry(image, room, 1, 4).packets) << "WEFT_PACKET_BYTES=" << arrays;
   }
+  // Between hosts packets are eager, as many as their memory holds.
+  EXPECT_EQ(cuda::packet_messages(true, true, false, 1 << 20), 0u);
+  room.packet_bytes = cuda::packet_messages(true, true, true, 1 << 20);
+  room.eager_bytes = 64 << 10;
+  const auto small = cuda::lane_geometry(image, room, 1, 4);
+  EXPECT_TRUE(small.packets && small.eager);
+  EXPECT_FALSE(cuda::lane_geometry(image, room, 1 << 14, 4).packets) << "WEFT_EAGER_BYTES=64K";
   LaneImage many = image;
   many.most_messages = kLanePackets;
   EXPECT_FALSE(cuda::lane_geometry(many, usual_room(), 1, 4).packets) << "too few slots";
   LaneImage scratch = image;
   scratch.scratch_chunks = 1;
-  EXPECT_FALSE(cuda::lane_geometry(scratch, usual_room(), 1, 4).packets);
+  EXPECT_TRUE(cuda::lane_geometry(scratch, usual_room(), 1, 4).packets);
 }
 
 // Hosts of two ranks, of eight ranks: an all_reduce by hosts.

@@ -58,12 +58,14 @@ class LaneNetwork {
   void connect(LanePort& port, int me, std::byte* area, bool receives, size_t pool_at,
                size_t outbox_at) {
     port.post = &box(me, port.peer, port.position);
+    port.small_post = &box(me, port.peer, 0);
     if (receives) {
       port.credits = reinterpret_cast<Credit*>(kRemote + offset(port.credits, port.peer));
       port.grant = reinterpret_cast<Packet*>(kRemote + offset(port.grant, port.peer));
     } else {
       port.pool = reinterpret_cast<std::byte*>(kRemote + pool_at);
       port.tails = reinterpret_cast<Tail*>(kRemote + offset(port.tails, port.peer));
+      port.packets = reinterpret_cast<Packet*>(kRemote + offset(port.packets, port.peer));
       port.outbox = area + outbox_at;
     }
     port.reachable = false;

@@ -89,7 +89,7 @@ struct LaneCase {
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
     room.least_packet_bytes = wide ? 1 << 20 : 64;
-    room.packet_bytes = packets ? 1 << 20 : 0;
+    room.packet_bytes = packets && (host == 0 || eager) ? 1 << 20 : 0;
     room.eager_bytes = eager ? kEagerBytes : 0;
     return room;
   }
@@ -241,6 +241,10 @@ class LaneTeam {
            reinterpret_cast<const LaneWords*>(rank.home->memory.data())->eager_tails)
         for (const Tail& word : half)
           last = std::max(last, __atomic_load_n(&word.tail, __ATOMIC_ACQUIRE) >> 32);
+    for (const LaneRank& rank : ranks_)
+      for (const Packet& packet :
+           reinterpret_cast<const LaneWords*>(rank.home->memory.data())->packets)
+        last = std::max<uint64_t>(last, __atomic_load_n(&packet.flag0, __ATOMIC_ACQUIRE));
     return last;
   }
   // As if a consumer had granted a call to a producer.
@@ -251,6 +255,11 @@ class LaneTeam {
         call;
   }
 
+  // Ranks whose messages are packets.
+  size_t with_packets() const {
+    return static_cast<size_t>(std::count_if(
+        ranks_.begin(), ranks_.end(), [](const LaneRank& rank) { return rank.arguments.packets; }));
+  }
   // Ranks whose warps lead themselves.
   size_t with_warps() const {
     return static_cast<size_t>(std::count_if(
@@ -279,7 +288,11 @@ class LaneTeam {
       for (size_t call = 0; call < calls.size(); call++) {
         LaneTeam& team = *calls[call];
         if (r == team.missing_) return;
-        const LaneArguments& a = team.at(r).arguments;
+        LaneArguments& a = team.at(r).arguments;
+        if (t == 0) {  // as lane_kernel() does
+          a.block_items = items.data();
+          a.block_item_count = a.items;
+        }
         if (team.coded()) {
           LaneRunner<Native<float>, Sum>(a, *shared, items.data(), waits.data()).run(room.data());
         } else if (team.c_.reduces()) {
@@ -343,7 +356,9 @@ class LaneTeam {
         if (std::none_of(rank.producers.begin(), rank.producers.end(),
                          [&](const LanePort& other) { return other.peer == from.peer; })) {
           rank.producers.push_back(port(from, true));
-          if (apart(r, from.peer)) rank.producers.back().post = &network_->box(r, from.peer, 0);
+          LanePort& producer = rank.producers.back();
+          if (apart(r, from.peer)) producer.post = producer.small_post;
+          producer.mutual = sends_to(rank.image, producer.peer);
         }
     }
     a.producers = rank.producers.data();

@@ -118,6 +118,7 @@ class LaneItems {
     LanePost post;
     post.word = static_cast<uint32_t>(reinterpret_cast<uint64_t>(at) - kRemote);
     post.kind = LanePost::kGrant;
+    if (a_.packets && port.mutual) post.kind |= LanePost::kWaits;
     post.call = call;
     post.value = a_.signature;
     post.to = place;

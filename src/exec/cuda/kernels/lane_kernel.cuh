@@ -41,15 +41,18 @@ class LaneRunner : private LaneTells {
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     take_items(room);
     if (leads()) enter();
-    if (a_.packets && own_ == 1) return run_packets();
-    if (a_.warps) return run_warps();
-    if (leads()) {
+    if (a_.packets && own_ == 1) {
+      run_packets();
+    } else if (a_.warps) {
+      run_warps();
+    } else if (leads()) {
       lead();
-      if (a_.eager && left_ == 0) see_grants(a_, items_, own_);
     } else {
       work();
     }
-    if (a_.eager) __syncthreads();  // the first thread that ends lets the next kernel start
+    if (a_.eager && leads()) see_grants(a_, items_, own_);
+    // The first thread that ends lets the next kernel start.
+    if (a_.eager || a_.packets) __syncthreads();
     leave();
   }
 
@@ -142,11 +145,7 @@ class LaneRunner : private LaneTells {
     item_ = items_[0];
     const auto* steps = item_.lane->at<LaneStep>(sizeof(LaneHead));
     const uint32_t count = shared_.stopped || item_.iteration > 0 ? 0 : item_.lane->steps;
-    if (item_.lane->plain) {
-      pass_packets(steps, count);
-      __syncthreads();  // the first thread that ends lets the next kernel start
-      return leave();
-    }
+    if (item_.lane->plain) return pass_packets(steps, count);
     __syncthreads();  // all have read whether to stop
     for (item_.step = 0; item_.step < count; item_.step++) {
       step_ = &steps[item_.step];
@@ -167,14 +166,14 @@ class LaneRunner : private LaneTells {
         }
         const bool moved = m.source_count + m.destination_count == 0 ||
                            move_packets<Type, Op>(a_, m, all_threads());
-        if (__syncthreads_or(!moved)) return leave();
+        if (__syncthreads_or(!moved)) return;
       }
+      if (a_.eager) post_packets(a_, items_[next_], *step_, threadIdx.x, blockDim.x);
       if (step_->counted && threadIdx.x == 0) {
         fence(a_.system);
         tell_progress();
       }
     }
-    leave();
   }
   // Small messages in a block with several items: a warp has every so many-th item, leads it and
   // moves its data. All steps are simple.
@@ -187,19 +186,23 @@ class LaneRunner : private LaneTells {
       else
         run_items();
     }
-    __syncthreads();
-    leave();
   }
   static __device__ BlockTeam warp_threads() { return {leader(), kWarp}; }
   // (They meet because the steps that it follows have been seen by one thread each.)
   __device__ bool move_step() {
     if (step_->dependencies > 0) warp_meet();
-    return step_->sources + step_->destinations == 0 ||
-           move_packets<Type, Op>(a_, simple_movement(item_.lengths[item_.step].rest, false, 0, 0),
-                                  warp_threads());
+    if (step_->sources + step_->destinations == 0) return true;
+    const uint64_t elements = item_.lengths[item_.step].rest;
+    const bool moved =
+        move_packets<Type, Op>(a_, simple_movement(elements, false, 0, 0), warp_threads());
+    if (!a_.eager) return moved;
+    if (warp_ballot(!moved) != 0) return false;
+    post_packets(a_, items_[next_], *step_, leader(), kWarp);
+    return true;
   }
+
   // A warp that has one item waits for its packets themselves. A thread has the same words of a
-  // chunk in all steps, and packets need no scratch memory, so threads meet for other lanes only.
+  // chunk in all steps, of scratch memory too, so threads meet for other lanes only.
   __device__ void run_item() {
     alone_ = true;
     item_ = items_[next_];
@@ -256,6 +259,8 @@ class LaneRunner : private LaneTells {
                                          all_threads())) {
         return;
       }
+      if (a_.eager && step_->destinations > 0)
+        post_packets(a_, items_[next_], *step_, threadIdx.x, 1);
     }
   }
   // A step with one source, as it is.
@@ -274,11 +279,11 @@ class LaneRunner : private LaneTells {
       if (message) {
         const auto* packet = reinterpret_cast<const Packet*>(source) + w;
         Packet read;
-        if (!wait_until(a_.watch, peer, [&] {
-              read = load_packet(packet);
-              return read.flag0 == call && read.flag1 == mixed;
-            }))
-          return false;
+        const auto here = [&] {
+          read = load_packet(packet);
+          return read.flag0 == call && read.flag1 == mixed;
+        };
+        if (!wait_until(a_.watch, peer, here, FarMessages{a_})) return false;
         word = static_cast<uint64_t>(read.data1) << 32 | read.data0;
       } else if (left > 0) {
         word = load_word(source + w * 8, left);
@@ -486,7 +491,7 @@ class LaneRunner : private LaneTells {
       m.source_count = step.sources;
       m.destination_count = count - (skips ? 1 : 0);
       m.scaled = item.lengths[item.step].scaled;
-      m.elements = m.destination_count > 0 || a.packets ? elements : 0;
+      m.elements = m.destination_count > 0 || (a.packets && step.count > 0) ? elements : 0;
       m.operands = step.coded ? operands + first : nullptr;
       m.losses = step.coded ? places.losses(step, c) : nullptr;
     }
@@ -519,6 +524,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (arguments.counters == nullptr) return;  // only launched to be loaded
   parameters.store(&a);
   __syncthreads();
+  if (threadIdx.x == 0) {  // all meet before they wait for messages
+    a.block_items = reinterpret_cast<LaneItem*>(room);
+    a.block_item_count = dealt_items(a.items, blockIdx.x, gridDim.x);
+  }
   wait_for_predecessor();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
   run_lanes<Type, Op>(a, room);

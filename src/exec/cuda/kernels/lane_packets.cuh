@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
-#include "src/exec/cuda/kernels/lane_places.cuh"
+#include "src/exec/cuda/kernels/far_messages.cuh"
 #include "src/exec/cuda/kernels/words.cuh"
 
 namespace weft::cuda {
@@ -55,7 +55,7 @@ __device__ __forceinline__ bool gather_words(const LaneArguments& a, const LaneM
     }
   }
   int peer = -1;  // the peer waited for
-  return wait_until(a.watch, peer, [&] {
+  const auto here = [&] {
     Packet read[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++)
@@ -70,7 +70,8 @@ __device__ __forceinline__ bool gather_words(const LaneArguments& a, const LaneM
       peer = m.source_ends[first + b].peer;
     }
     return all;
-  });
+  };
+  return wait_until(a.watch, peer, here, FarMessages{a});
 }
 
 // The threads of a team. False: all must stop. A message without data is one packet: peers rely on

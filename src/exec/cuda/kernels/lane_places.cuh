@@ -33,6 +33,7 @@ class LanePlaces {
       : a_(a), item_(item), d_(item.lane->own ? item.lane->data : a.data) {}
 
   __device__ const LaneData& data() const { return d_; }
+  __device__ uint32_t call() const { return item_.call; }
   __device__ Credit& credit(const LanePort& port) const {
     return port.credits[number_of(port.credit_position)];
   }
@@ -166,6 +167,24 @@ class LanePlaces {
     return post;
   }
 
+  // The same of a message in packets, `words` of them. Nobody has fenced them: a packet shows
+  // itself when it is there.
+  __device__ LanePost packet_post(const LanePort& port, const LaneEnd& end, uint64_t words,
+                                  const std::byte* at) const {
+    LanePost post;
+    post.kind = LanePost::kPackets;
+    post.call = item_.call;
+    post.value = a_.signature;
+    post.bytes = static_cast<uint32_t>(words * 8);
+    post.to = reinterpret_cast<uint64_t>(end.told) - kRemote;
+    post.from = static_cast<uint64_t>(at - port.post->area);
+    return post;
+  }
+  // Packets of a step's messages. A message without chunks has one, too.
+  __device__ uint64_t packets(const LaneStep& step) const {
+    return step.count == 0 ? 1 : before(step, static_cast<uint32_t>(step.count));
+  }
+
   // Elements of chunk c of a step, and what comes before it in messages.
   __device__ uint64_t length_of(const LaneStep& step, uint32_t c) const {
     const uint64_t in_chunk = chunk_length(sub_of(step, c)), begin = slice_begin();
@@ -178,7 +197,7 @@ class LanePlaces {
       const uint64_t bytes =
           codec == 0 ? length_of(step, k) * a_.element
                      : encoded_bytes(a_.codecs[codec - 1], length_of(step, k), a_.element);
-      all += a_.packets ? (bytes + 7) / 8 : bytes;
+      all += !a_.packets ? bytes : bytes == 0 ? 1 : (bytes + 7) / 8;
     }
     return all;
   }
@@ -320,16 +339,31 @@ class LanePlaces {
     }
     const uint32_t slots = a_.slots;
     const uint32_t slot = operand.order < slots ? operand.order : operand.order % slots;
+    if (a_.packets) return packets_of(operand, port, slot, end);
     end.slot = static_cast<uint16_t>(slot);
     end.slot_step = static_cast<uint16_t>(end.per_iteration % slots);
     end.aligned = true;
-    end.kind = a_.packets ? LaneEnd::kPacket : LaneEnd::kSlot;
+    end.kind = LaneEnd::kSlot;
     if (end.posted)
       return (operand.receives ? port.pool + pool_offset(port, slot)
                                : port.outbox + slot_offset(port.credit_position, slot)) +
              shift();
-    std::byte* base = a_.packets ? reinterpret_cast<std::byte*>(port.packets) : port.pool;
-    return base + slot_offset(port.position, slot);
+    return port.pool + slot_offset(port.position, slot);
+  }
+  // A slot of packets. `told` of one that the proxy carries: where it goes.
+  __device__ std::byte* packets_of(const LaneOperand& operand, const LanePort& port, uint32_t slot,
+                                   LaneEnd& end) const {
+    end.slot = static_cast<uint16_t>(slot);
+    end.aligned = true;
+    end.kind = LaneEnd::kPacket;
+    std::byte* at = reinterpret_cast<std::byte*>(port.packets + eager_packets()) +
+                    slot_offset(port.position, slot);
+    if (!end.posted || operand.receives) return at;
+    end.told = reinterpret_cast<uint64_t*>(at);
+    return port.outbox + slot_offset(port.credit_position, slot);
+  }
+  __device__ uint32_t eager_packets() const {
+    return a_.eager && (item_.call & 1) != 0 ? kEagerPackets : 0;
   }
   // Whether messages are too large for frames (LanePost::kLarge). Both ends cut them alike.
   __device__ bool large() const { return !a_.eager && d_.slice * a_.element > a_.inline_bytes; }

@@ -7,7 +7,7 @@
 namespace weft::cuda {
 
 // Any thread. The caller has fenced the data. `peer`: for whom it waits if the ring is full. The
-// proxy empties rings whatever GPUs do, so that is over soon.
+// proxy empties rings whatever GPUs do, but for packets that come soon, so that is over soon.
 // (Not inlined: it is rare, and would take registers.)
 __device__ __noinline__ inline void send_post(const Watch& watch, Postbox& box,
                                               const LanePost& post, int peer) {

@@ -63,8 +63,9 @@ class LaneTells : protected LaneWaits {
         if (is_told(i)) tell(i);
         go_on(end, item_.at[step_->first_operand + i]);
       }
-    } else if (step_->counted) {
-      fence(a_.system);
+    } else {
+      if (a_.eager) post_packets(a_, items_[next_], *step_, leader(), kWarp);
+      if (step_->counted) fence(a_.system);
     }
     if (step_->counted && threadIdx.x == 0) tell_progress();
     warp_meet();
@@ -102,6 +103,27 @@ class LaneTells : protected LaneWaits {
     if (!operand.receives && bytes > 0) atomicAdd(&a_.counters->posted, 1);
     send_post(a_.watch, *port.post, places.post_of(operand, port, end_, bytes, item_.at[number]),
               port.peer);
+  }
+  // Thread `thread` of the first `threads`: the proxy carries the packets of a step to each
+  // consumer on another host. The post may come before packets of other threads, so it must not
+  // wait for what comes after it. It does not if all threads have met since they moved the step's
+  // words, or if it is the first thread's: that has a word of every message, so what others wait
+  // for has come. (Not inlined, and not of item_: what leaders know would lie in memory.)
+  static __device__ __noinline__ void post_packets(const LaneArguments& a, const LaneItem& item,
+                                                   const LaneStep& step, uint32_t thread,
+                                                   uint32_t threads) {
+    const LanePlaces places(a, item);
+    const uint64_t words = places.packets(step);
+    const uint32_t first = step.first_operand + step.sources, end = first + step.destinations;
+    const LaneHead& lane = *item.lane;
+    for (uint32_t i = first + thread; i < end && thread < threads; i += threads) {
+      if (!item.ends[i].posted) continue;
+      const auto& operand = lane.at<LaneOperand>(lane.operands_at)[i];
+      const auto& port = lane.at<LanePort>(lane.sends_at)[operand.port];
+      atomicAdd(&a.counters->posted, 1);
+      send_post(a.watch, *port.small_post,
+                places.packet_post(port, item.ends[i], words, item.at[i]), port.peer);
+    }
   }
   __device__ void tell_progress() const { store_relaxed(progress(), steps_done(), false); }
   __device__ uint64_t* progress() const {

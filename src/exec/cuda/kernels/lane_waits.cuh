@@ -2,8 +2,8 @@
 // messages, and steps of other lanes. One warp looks, one thread per dependency and operand.
 #pragma once
 
+#include "src/exec/cuda/kernels/far_messages.cuh"
 #include "src/exec/cuda/kernels/lane_items.cuh"
-#include "src/exec/cuda/kernels/ring_wait.cuh"
 
 namespace weft::cuda {
 
@@ -85,12 +85,12 @@ class LaneWaits : protected LaneItems {
         if (!places.is_eager(ports[s])) continue;
         const int peer = ports[s].peer;
         uint32_t foreign = 0;
-        if (!wait_until(a.watch, peer, [&] {
-              const Packet granted = load_packet(places.grant(ports[s]));
-              return is_grant(a, item.call, granted, true) ||
-                     (granted.flag0 == item.call && ++foreign > kMostForeign);
-            }))
-          return;
+        const auto granted = [&] {
+          const Packet found = load_packet(places.grant(ports[s]));
+          return is_grant(a, item.call, found, true) ||
+                 (found.flag0 == item.call && ++foreign > kMostForeign);
+        };
+        if (!wait_until(a.watch, peer, granted, FarMessages{a})) return;
         if (foreign > kMostForeign) return report(a.watch, KernelError::kOtherCall, peer);
       }
     }
@@ -105,12 +105,7 @@ class LaneWaits : protected LaneItems {
       const LanePlaces places(a, item);
       const auto* ports = item.lane->at<LanePort>(item.lane->sends_at);
       for (uint32_t s = leader(); s < item.lane->sends; s += kWarp) {
-        const auto differs = [&] {
-          const Packet granted = load_packet(places.grant(ports[s]));
-          return granted.flag0 == item.call && granted.flag1 != (item.call ^ a.signature);
-        };
-        // (Twice: it may arrive in two halves.)
-        if (places.is_eager(ports[s]) && differs() && differs()) who = ports[s].peer;
+        if (is_in_other_call(a, places, ports[s])) who = ports[s].peer;
       }
     }
     const uint32_t found = warp_ballot(who >= 0);

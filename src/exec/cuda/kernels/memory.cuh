@@ -76,10 +76,19 @@ __device__ inline bool has_left(const Watch& watch, const HostWord& said, int pe
   return (word >> (peer & 31) & 1) != 0;
 }
 
+// What else a wait looks at when it has lasted some time.
+struct NothingElse {
+  // How long data of a peer that has left may be on the way, in units of a wait_word().
+  __device__ static uint32_t on_the_way() { return 0; }
+  // Whether the wait is over, and has been reported.
+  __device__ static bool gives_up() { return false; }
+};
+
 // Spins until `ready()`. False if the host asked all to stop, if `peer` has left, or if the wait
 // exceeds the timeout. The host's flags are far away, so every 1024th spin reads them.
-template <typename Ready>
-__device__ __forceinline__ bool wait_until(const Watch& watch, const int& peer, Ready ready) {
+template <typename Ready, typename Around = NothingElse>
+__device__ __forceinline__ bool wait_until(const Watch& watch, const int& peer, Ready ready,
+                                           const Around& around = {}) {
   uint32_t begun = 0;  // in units of a wait_word(); a larger type would need too many registers
   int left = -1;       // the peer that the last read of the flags found gone
   for (uint32_t spins = 1; !ready(); spins++) {
@@ -88,13 +97,16 @@ __device__ __forceinline__ bool wait_until(const Watch& watch, const int& peer, 
     const HostWord said = load_flags(watch);
     if (said.stop != 0) return false;
     const bool gone = has_left(watch, said, peer);
-    if (gone && left == peer) {  // data sent before it left has been checked since
+    const auto now = static_cast<uint32_t>(now_ns() >> kWaitUnit);
+    const bool known = gone && left == peer;
+    if (begun == 0 || (gone && !known)) begun = now;
+    // Data sent before it left has been checked since.
+    if (known && now - begun >= around.on_the_way()) {
       report(watch, KernelError::kLeft, peer);
       return false;
     }
     left = gone ? peer : -1;
-    const auto now = static_cast<uint32_t>(now_ns() >> kWaitUnit);
-    if (begun == 0) begun = now;
+    if (around.gives_up()) return false;
     const uint64_t waited = uint64_t{now - begun} << kWaitUnit;
     // A few times a second at most: the word is in host memory.
     if ((spins & 0x3ffff) == 0 && waited > kLongWaitNs) tell_wait(watch, peer, waited);
