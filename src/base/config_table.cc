@@ -157,8 +157,8 @@ constexpr ConfigVariable kConfigVariables[] = {
      "GPU only. Messages that such a FIFO holds, at least. 0: 4, or more of 256 KiB each."},
     {"WEFT_EAGER_BYTES", &Config::eager_bytes,
      "GPU only. Memory of a rank, twice, for messages between hosts that do not wait until their "
-     "receiver has entered the call, and as much for packets. Calls whose messages fit use it. 0: "
-     "none do."},
+     "receiver has entered the call. Their packets have as much of their own, at most 1 MiB. Calls "
+     "whose messages fit use it. 0: none do, and messages between hosts are no packets."},
     {"WEFT_STRAIGHT", &Config::straight,
      "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
     {"WEFT_NET_LANES", &Config::net_lanes,

@@ -13,11 +13,13 @@ constexpr size_t kFramesAt = (sizeof(LanePostRing) + 4095) / 4096 * 4096;
 }  // namespace
 
 LaneOut::LaneOut(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
-                 std::atomic<bool>* lost, size_t inline_bytes)
+                 std::atomic<bool>* lost, size_t inline_bytes,
+                 std::chrono::microseconds grant_waits)
     : NetStream(std::move(comm), proxy,
                 Mapping::anonymous(kFramesAt + kMostFrames * kLaneFrameBytes), rank_door, lost),
       area_(area),
       inline_bytes_(inline_bytes),
+      grant_waits_(grant_waits),
       frames_registration_(comm_.reg(ring_.data() + kFramesAt, kMostFrames * kLaneFrameBytes)),
       area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())),
       buffers_(area_.gpu.buffers, area_.gpu.pointers) {}
@@ -49,7 +51,8 @@ bool LaneOut::progress(bool) noexcept {
     moved = again || moved;
     if (!again || sent_bytes_ >= kLaneTurnBytes) break;
   }
-  return moved;
+  // A proxy that has nothing to do sleeps, but this stream has something soon.
+  return moved || (waits_since_ != Clock::time_point{} && !has_waited());
 }
 
 // Nobody will send what is left. The connection is closed, so nobody reads it either: the GPU need
@@ -62,6 +65,7 @@ void LaneOut::give_up() noexcept {
   }
   for (; body_ < end_of_bodies_; body_++) count_sent();
   prepared_ = false;
+  waits_since_ = {};
   LanePost post;
   while (take(post)) {
     if (post.bytes > 0) count_sent();
@@ -128,12 +132,7 @@ bool LaneOut::read_packets(const LanePost& post, std::byte* to) const noexcept {
   return true;
 }
 
-// A frame of nothing but grants that may wait.
-bool LaneOut::waits_for_data() noexcept {
-  const auto now = Clock::now();
-  if (waits_since_ == Clock::time_point{}) waits_since_ = now;
-  return now - waits_since_ < kGrantWaits;
-}
+bool LaneOut::has_waited() const noexcept { return Clock::now() - waits_since_ >= grant_waits_; }
 
 // Puts as many posts as there are into a frame. The peer may want the data of large messages on its
 // GPU, so these are never in a frame.
@@ -143,7 +142,8 @@ bool LaneOut::prepare() noexcept {
   body_ = end_of_bodies_ = 0;
   LanePost post;
   const uint64_t first = taken_;
-  bool waits = true;
+  uint32_t granted = granted_;
+  bool waits = true;  // the frame has nothing but grants that may wait
   while (end_of_bodies_ < kLaneFrameBodies &&
          used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes && take(post)) {
     WirePost wire{post.word, post.call, post.value, post.bytes, post.to, post.kind, post.codec};
@@ -154,8 +154,10 @@ bool LaneOut::prepare() noexcept {
         return false;
       }
       if (used + sizeof wire + padded(post.bytes) > kLaneFrameBytes ||
-          !read_packets(post, to + used + sizeof wire))
+          !read_packets(post, to + used + sizeof wire)) {
+        if (used == 0 && waits_since_ == Clock::time_point{}) waits_since_ = Clock::now();
         break;
+      }
       waits = false;
       count_sent();
       std::memcpy(to + used, &wire, sizeof wire);
@@ -164,6 +166,11 @@ bool LaneOut::prepare() noexcept {
       continue;
     }
     waits = waits && (post.kind & LanePost::kWaits) != 0;
+    if ((post.kind & LanePost::kWaits) != 0) {
+      // Without a grant of the call before, the peer waits for this one: data may not come first.
+      waits = waits && post.call == granted + 1;
+      granted = post.call;
+    }
     const bool follows = post.bytes > ((post.kind & LanePost::kLarge) != 0 ? 0 : inline_bytes_);
     if (post.bytes > 0 && !(follows ? find_body(post) : area_.has(post.from, post.bytes))) {
       fail(ncclInternalError);
@@ -180,11 +187,13 @@ bool LaneOut::prepare() noexcept {
     taken_++;
   }
   if (used == 0) return false;
-  if (waits && waits_for_data()) {
+  if (waits && waits_since_ == Clock::time_point{}) waits_since_ = Clock::now();
+  if (waits && !has_waited()) {
     taken_ = first;
     return false;
   }
   waits_since_ = {};
+  granted_ = granted;
   store(posts().taken, taken_);
   frame_bytes_ = used;
   frame_sent_ = false;

@@ -1,7 +1,7 @@
 // How a GPU tells its proxy what to send to a rank of another host: posts in a ring of pinned host
 // memory. A post says which word of the peer is to get which value, and which data must be in the
-// peer's area before. The proxy never reads what the data says. Plain structs, the same for host
-// and device.
+// peer's area before. The proxy never reads what the data says, but for the flags of packets. Plain
+// structs, the same for host and device.
 //
 // Thread blocks draw tickets, so several of them write one ring. Each half of a post carries the
 // number of its ticket: a post counts when all of its halves do. Tickets only grow.

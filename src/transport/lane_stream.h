@@ -1,8 +1,9 @@
 // One direction between two ranks of different hosts, for GPUs that run lanes. The sender takes
 // posts (lane_post.h) from its GPU and sends them in frames. Small data travels in the frame, large
 // data behind it, straight from area to area. The receiver writes data and words into its rank's
-// area, where its GPU looks for them. Neither waits for a GPU: a post is made only when the peer
-// has room for its data. So one stream carries any number of ports, and none can block another.
+// area, where its GPU looks for them. Neither waits for a GPU, but for packets that a kernel is
+// writing: a post is made only when the peer has room for its data. So one stream carries any
+// number of ports, and none can block another.
 //
 // Words are in host memory. Large data is in the GPU's memory where its NICs reach that: then no
 // CPU touches it. Each end decides for itself. It may also be in a buffer of the caller
@@ -10,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -79,7 +81,8 @@ class LaneOut final : public NetStream {
  public:
   // `inline_bytes`: the largest data in a frame.
   LaneOut(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
-          std::atomic<bool>* lost, size_t inline_bytes = kLaneInlineBytes);
+          std::atomic<bool>* lost, size_t inline_bytes = kLaneInlineBytes,
+          std::chrono::microseconds grant_waits = kGrantWaits);
   ~LaneOut() override { comm_ = {}; }  // it deregisters the area, which may be freed after that
   // Where the GPU writes its posts. In memory().
   LanePostRing& posts() const { return *reinterpret_cast<LanePostRing*>(ring_.data()); }
@@ -96,7 +99,7 @@ class LaneOut final : public NetStream {
   bool is_valid(const LanePost& packets) const noexcept;
   bool read_packets(const LanePost& post, std::byte* to = nullptr) const noexcept;
   bool find_body(const LanePost& post) noexcept;
-  bool waits_for_data() noexcept;
+  bool has_waited() const noexcept;
   bool send_next() noexcept;
   bool complete_some() noexcept;
   void give_up() noexcept;
@@ -106,6 +109,7 @@ class LaneOut final : public NetStream {
   static constexpr size_t kMostFrames = 8, kMostFlying = 16;  // frames, and messages
   const LaneArea area_;
   const size_t inline_bytes_;
+  const std::chrono::microseconds grant_waits_;
   void* frames_registration_ = nullptr;
   void* area_registration_ = nullptr;
   uint64_t taken_ = 0;  // posts
@@ -121,7 +125,9 @@ class LaneOut final : public NetStream {
   bool prepared_ = false, frame_sent_ = false;
   size_t sent_bytes_ = 0;  // in this turn
   size_t frame_bytes_ = 0;
-  Clock::time_point waits_since_{};  // a frame that may wait for more; 0: there is none
+  // A frame that may wait for more, or packets that are not there yet; 0: there is none.
+  Clock::time_point waits_since_{};
+  uint32_t granted_ = 0;  // the call of the last grant that might wait
   std::array<Body, kLaneFrameBodies> bodies_;
   size_t body_ = 0, end_of_bodies_ = 0;  // those that are not sent yet
   // What a request sends: a frame, data, or both.

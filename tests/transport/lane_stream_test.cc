@@ -242,48 +242,79 @@ class InvitingNetwork final : public Network {
   std::atomic<size_t> most_receives_{0}, most_flushes_{0}, sends_{0};
 };
 
-// A grant that may wait goes along with the data that follows, or alone after a while. The test is
-// the proxy.
-TEST(LaneGrants, WaitForDataToTheSameRank) {
-  const auto network = std::make_shared<InvitingNetwork>(loopback_network(false), 0);
-  TestArea from, to;
-  auto comms = connect_pair(network);
-  Doorbell door;
-  Proxy& proxy = Proxy::next();
-  LaneOut out(std::move(comms.first), proxy, from.area(), door, nullptr);
-  LaneIn in(std::move(comms.second), proxy, to.area(), door, nullptr);
-  Poster poster(out.posts());
-  LanePost grant;
-  grant.kind = LanePost::kGrant | LanePost::kWaits;
-  grant.word = 32;
-  grant.call = 9;
-  poster.post(grant);
-  EXPECT_FALSE(out.progress(true));
-  EXPECT_EQ(network->sends(), 0u);
-  EXPECT_TRUE(out.unsent());
-  const LanePost post = post_of_packets(9, 1);
-  poster.post(post);
-  EXPECT_FALSE(out.progress(true)) << "its packet is not here";
-  *reinterpret_cast<PostedWords*>(from.begin() + post.from) = {1, 9, 2, 9 ^ 5};
-  EXPECT_TRUE(out.progress(true));
-  EXPECT_EQ(network->sends(), 1u) << "one message has both";
-  const auto receive_until = [&](size_t word, uint32_t call) {
+// The test is the proxy of two streams that wait so long for data after a grant.
+struct GrantingPair {
+  explicit GrantingPair(std::chrono::microseconds waits)
+      : out(std::move(comms.first), proxy, from.area(), door, nullptr, kLaneInlineBytes, waits),
+        in(std::move(comms.second), proxy, to.area(), door, nullptr) {}
+  LanePost grant_of(uint32_t call) const {
+    LanePost grant;
+    grant.kind = LanePost::kGrant | LanePost::kWaits;
+    grant.word = 32;
+    grant.call = call;
+    return grant;
+  }
+  void receive_until(size_t word, uint32_t call) {
     for (int tries = 0; tries < 20000 && to.word(word) >> 32 != call; tries++) {
       in.progress(true);
       out.progress(true);
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
     EXPECT_EQ(to.word(word) >> 32, call);
-  };
-  receive_until(4, 9);
-  receive_until(1024 / 8, 9);
-  grant.call = 10;
-  poster.post(grant);
-  receive_until(4, 10);
-  EXPECT_EQ(network->sends(), 2u);
-  poster.post(post_of_packets(11, 1));
-  EXPECT_FALSE(out.progress(true));
-  EXPECT_FALSE(out.unsent()) << "a kernel that has ended writes no more packets";
+  }
+  std::shared_ptr<InvitingNetwork> network =
+      std::make_shared<InvitingNetwork>(loopback_network(false), 0);
+  TestArea from, to;
+  std::pair<NetComm, NetComm> comms = connect_pair(network);
+  Doorbell door;
+  Proxy& proxy = Proxy::next();
+  LaneOut out;
+  LaneIn in;
+  Poster poster{out.posts()};
+};
+
+// A grant that may wait goes along with the data that follows. The stream says that it is busy
+// meanwhile, so that its proxy does not sleep.
+TEST(LaneGrants, WaitForDataToTheSameRank) {
+  GrantingPair pair(std::chrono::seconds(60));
+  EXPECT_FALSE(pair.out.progress(true)) << "nothing is to be sent";
+  pair.poster.post(pair.grant_of(1));
+  EXPECT_TRUE(pair.out.progress(true));
+  EXPECT_EQ(pair.network->sends(), 0u);
+  EXPECT_TRUE(pair.out.unsent());
+  const LanePost post = post_of_packets(1, 1);
+  pair.poster.post(post);
+  EXPECT_TRUE(pair.out.progress(true));
+  EXPECT_EQ(pair.network->sends(), 0u) << "its packet is not here";
+  *reinterpret_cast<PostedWords*>(pair.from.begin() + post.from) = {1, 1, 2, 1 ^ 5};
+  EXPECT_TRUE(pair.out.progress(true));
+  EXPECT_EQ(pair.network->sends(), 1u) << "one message has both";
+  pair.receive_until(4, 1);
+  pair.receive_until(1024 / 8, 1);
+  pair.poster.post(post_of_packets(2, 1));
+  EXPECT_TRUE(pair.out.progress(true)) << "its packet comes soon";
+  EXPECT_FALSE(pair.out.unsent()) << "a kernel that has ended writes no more packets";
+}
+
+TEST(LaneGrants, DoNotWaitForever) {
+  GrantingPair pair(std::chrono::milliseconds(1));
+  pair.poster.post(pair.grant_of(1));
+  pair.receive_until(4, 1);
+  EXPECT_EQ(pair.network->sends(), 1u);
+  pair.poster.post(post_of_packets(2, 1));
+  pair.out.progress(true);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_FALSE(pair.out.progress(true)) << "its packet does not come";
+}
+
+// A peer that was not granted the call before waits for this one.
+TEST(LaneGrants, GoAtOnceToWhoHasNone) {
+  GrantingPair pair(std::chrono::seconds(60));
+  pair.poster.post(pair.grant_of(7));
+  pair.receive_until(4, 7);
+  pair.poster.post(pair.grant_of(8));
+  pair.out.progress(true);
+  EXPECT_EQ(pair.network->sends(), 1u) << "it was granted call 7";
 }
 
 // Posts are there before the streams move, so that one frame has many.

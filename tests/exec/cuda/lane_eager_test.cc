@@ -142,6 +142,37 @@ TEST(LaneEager, SendsEmptyChunksInPackets) {
   }
 }
 
+// A step that only waits does so for all of its messages: its peers rely on the order. Rank 2 has
+// nothing else to do with rank 1.
+TEST(LaneEager, WaitsForAllMessagesWithoutData) {
+  Schedule made;
+  made.collective = {CollectiveKind::kBroadcast, 4, 0};
+  made.chunks = 1;
+  made.ranks.resize(4);
+  for (RankSchedule& rank : made.ranks) rank.lanes.resize(1);
+  const auto lane = [&](size_t rank) -> Lane& { return made.ranks[rank].lanes[0]; };
+  add(lane(0), {}, {Operand::peer(2)}, 0);
+  add(lane(0), {Operand::input(0)}, {Operand::output(0), Operand::peer(2), Operand::peer(3)});
+  add(lane(1), {}, {Operand::peer(2)}, 0);
+  add(lane(1), {Operand::peer(3)}, {Operand::output(0)});
+  add(lane(2), {Operand::peer(0), Operand::peer(1)}, {}, 0);
+  add(lane(2), {Operand::peer(0)}, {Operand::output(0)});
+  add(lane(3), {Operand::peer(0)}, {Operand::output(0), Operand::peer(1)});
+  const VerifiedSchedule verified = verify(made, false, 2);
+  for (const int host : {0, 1}) {
+    LaneCase shape = eager_case(host, 17, true);
+    shape.eager = host > 0;
+    shape.wide = true;  // a block with one item needs no leaders
+    LaneTeam team(verified, shape);
+    EXPECT_EQ(team.with_packets(), 4u);
+    ASSERT_EQ(team.run(), "") << host;
+    LaneTeam other(verified, shape);
+    const KernelFault fault = fault_of(other.run_without(1, {2, 3})[2]);
+    EXPECT_EQ(fault.error, KernelError::kLeft) << host;
+    EXPECT_EQ(fault.peer, 1) << host;
+  }
+}
+
 // Small calls and large ones, eager and not, with different pairs of ranks. A rank begins the next
 // call when it is done with one, so messages of a call come while the call before runs.
 TEST(LaneEager, DisturbsNoOtherCall) {

@@ -133,9 +133,11 @@ class LaneTeam {
     for (int r = 0; r < c_.nranks; r++) connect(r);
   }
 
-  // All ranks but one run a call, and know that it has left. Returns the first error of each.
-  std::vector<uint64_t> run_without(int missing) {
+  // All ranks but one run a call, and know that it has left. Returns the first error of each. All
+  // stop when those of `finders` report errors; none: nobody is told to stop.
+  std::vector<uint64_t> run_without(int missing, const std::vector<int>& finders = {}) {
     missing_ = missing;
+    const std::jthread watcher = stop_after(finders);
     for (LaneRank& rank : ranks_) *gone_word(&rank.home->flags, missing) |= 1u << missing;
     run();
     return errors();
@@ -144,14 +146,7 @@ class LaneTeam {
   // Ranks run a call, but `other` another one. All stop when those of `finders` report errors.
   std::vector<uint64_t> run_with_other_call(int other, const std::vector<int>& finders) {
     at(other).arguments.signature++;
-    const std::jthread watcher([&](const std::stop_token& stop) {
-      const auto failed = [this](int rank) {
-        return __atomic_load_n(&at(rank).home->flags.error, __ATOMIC_ACQUIRE) != 0;
-      };
-      while (!stop.stop_requested() && !std::all_of(finders.begin(), finders.end(), failed))
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      for (LaneRank& rank : ranks_) __atomic_store_n(&rank.home->flags.stop, 1u, __ATOMIC_RELEASE);
-    });
+    const std::jthread watcher = stop_after(finders);
     run();
     return errors();
   }
@@ -272,6 +267,18 @@ class LaneTeam {
   }
 
  private:
+  // What the host does: tells all ranks to stop when those of `finders` have reported errors.
+  std::jthread stop_after(std::vector<int> finders) {
+    if (finders.empty()) return {};
+    return std::jthread([this, finders = std::move(finders)](const std::stop_token& stop) {
+      const auto failed = [this](int rank) {
+        return __atomic_load_n(&at(rank).home->flags.error, __ATOMIC_ACQUIRE) != 0;
+      };
+      while (!stop.stop_requested() && !std::all_of(finders.begin(), finders.end(), failed))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (LaneRank& rank : ranks_) __atomic_store_n(&rank.home->flags.stop, 1u, __ATOMIC_RELEASE);
+    });
+  }
   static void run_rank(const std::vector<LaneTeam*>& calls, int r, bool late) {
     size_t most_items = 0, most_room = 0;
     for (LaneTeam* team : calls) {

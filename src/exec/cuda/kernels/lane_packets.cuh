@@ -90,7 +90,12 @@ __device__ __noinline__ bool move_packets(const LaneArguments& a, const LaneMove
       uint64_t one[1];
       if (!gather_words<1>(a, m, 0, w, left, one)) return false;
       word = one[0];
-    } else if constexpr (!std::is_same_v<Type, Bytes>) {
+    } else if constexpr (std::is_same_v<Type,
+                                        Bytes>) {  // it carries nothing: peers rely on its order
+      uint64_t none[1];
+      for (uint32_t s = 0; s < m.source_count; s++)
+        if (!gather_words<1>(a, m, s, w, left, none)) return false;
+    } else {
       typename Type::Accumulator sum[kCount];
       for (uint32_t first = 0; first < m.source_count; first += 4) {
         uint64_t read[4];
