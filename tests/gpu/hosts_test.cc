@@ -58,6 +58,14 @@ TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpus) {
   play_on(2, "device_conformance", 4, "cudaMalloc", gpu_nics());
   play_on(2, "two_ranks_each", 2, "", gpu_nics());
 }
+// Several messages to each peer in a group: small ones, which are packets, and large ones.
+TEST_F(TwoFakeHosts, OfTwoProcessesEachExchangeMessagesOfAllSizes) {
+  play_on(2, "several_messages", 4, "");
+  play_on(2, "several_messages", 4, "", kNotEager);
+}
+TEST_P(FakeHosts, OneForEachProcessExchangeMessagesOfAllSizes) {
+  play_on(GetParam(), "several_messages", GetParam(), "", {{"WEFT_NET_LANES", "2"}});
+}
 // The plugin copies with CUDA, as no NIC does. A copy of the caller that waits for a replay must
 // not be in a copy engine's queue before a copy that the replay waits for.
 TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpusInGraphs) {

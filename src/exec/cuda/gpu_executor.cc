@@ -246,7 +246,7 @@ bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
 size_t GpuExecutor::area_bytes(int nranks, size_t scratch_bytes, bool net_lanes) {
   const size_t pool = lane_pool_bytes(scratch_bytes, net_lanes);
-  return lane_area_pool(nranks) + (net_lanes ? 2 : 1) * pool;
+  return lane_area_pool(nranks) + (net_lanes ? 2 * pool + message_packets_bytes(nranks) : pool);
 }
 size_t GpuExecutor::area_words_bytes(int nranks) { return lane_area_pool(nranks); }
 

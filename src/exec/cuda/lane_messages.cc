@@ -53,6 +53,20 @@ LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t sl
   return d;
 }
 
+uint64_t small_message_bytes(const LaneRoom& room, int nranks) {
+  return std::min<uint64_t>(room.packet_bytes,
+                            uint64_t{8} * message_packets(static_cast<uint32_t>(nranks)));
+}
+
+LaneData small_message_data(void* pointer, uint64_t bytes) {
+  LaneData d;
+  d.input = static_cast<const std::byte*>(pointer);
+  d.output = static_cast<std::byte*>(pointer);
+  d.count = d.stride = d.chunk = d.slice = bytes;
+  d.instances = d.iterations = 1;
+  return d;
+}
+
 LaneImage::Lane message_lane(int peer, bool sends) {
   LaneOperand memory, fifo;
   memory.kind = sends ? LaneOperand::kInput : LaneOperand::kOutput;
@@ -69,6 +83,7 @@ LaneImage::Lane message_lane(int peer, bool sends) {
   step.skips = !sends;
   step.simple = true;
   LaneImage::Lane lane;
+  lane.alone = true;  // messages do not wait for each other
   lane.steps = {step};
   lane.operands = sends ? std::vector{memory, fifo} : std::vector{fifo, memory};
   (sends ? lane.sends : lane.receives).push_back({peer, 0, 0, 1});

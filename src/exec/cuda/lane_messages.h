@@ -25,6 +25,10 @@ uint8_t wide_slots(uint32_t slot_bytes);
 LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t slot_bytes,
                       uint8_t wide);
 
+// The most bytes of messages that are packets. 0: none are. Each end decides by the size alone.
+uint64_t small_message_bytes(const LaneRoom& room, int nranks);
+LaneData small_message_data(void* pointer, uint64_t bytes);
+
 // One step: the message is sent, or received.
 LaneImage::Lane message_lane(int peer, bool sends);
 

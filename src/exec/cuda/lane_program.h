@@ -20,6 +20,11 @@
 // producer writes them to its own outbox and posts where they belong, without a fence, and the
 // proxies carry the data from packets to packets.
 //
+// Small messages of send/recv are always packets, between all ranks, because each end sees the size
+// of the message but not the group that the other one puts it into. They have halves by the number
+// of the message between the two ranks. A producer writes one when its consumer has entered the one
+// before, and does not wait for more.
+//
 // Between hosts data goes through slots at both ends, unless NICs reach the caller's buffers. Then
 // a producer may leave it where it is (it lends it), and a consumer may get it in its output. A
 // kernel that has lent data ends when that has been sent.
@@ -73,6 +78,21 @@ WEFT_HD inline bool has_eager(uint64_t tail, uint64_t wanted) {
 inline constexpr uint32_t kLanePackets = 128 << 10;
 inline constexpr uint32_t kEagerPackets = kLanePackets / 2;
 
+// Packets of messages of send/recv: in all, unless there are too many ranks, and of a message.
+inline constexpr uint32_t kAllMessagePackets = 32 << 10;
+inline constexpr uint32_t kLeastMessagePackets = 8, kMostMessagePackets = kLaneInlineBytes / 8;
+WEFT_HD inline uint32_t message_packets(uint32_t nranks) {
+  const uint32_t share = kAllMessagePackets / (2 * nranks);
+  return share < kLeastMessagePackets  ? kLeastMessagePackets
+         : share > kMostMessagePackets ? kMostMessagePackets
+                                       : share;
+}
+// Of both halves of all ranks.
+inline size_t message_packets_bytes(int nranks) {
+  const auto n = static_cast<uint32_t>(nranks);
+  return size_t{2} * n * message_packets(n) * sizeof(Packet);
+}
+
 // A rank's memory for lanes, at the same place in its block of device memory on all ranks, and once
 // more in host memory if some peers have no access to that.
 struct LaneWords {
@@ -90,16 +110,20 @@ struct LaneWords {
   WEFT_HD Packet* grants(int nranks) {
     return reinterpret_cast<Packet*>(message_credits(nranks) + nranks * kMessageInstances);
   }
+  // By half, then by producer.
+  WEFT_HD Packet* small_messages(int nranks) { return grants(nranks) + 2 * nranks; }
   WEFT_HD uint32_t* probes(int nranks) {
-    return reinterpret_cast<uint32_t*>(grants(nranks) + 2 * nranks);
+    const auto n = static_cast<uint32_t>(nranks);
+    return reinterpret_cast<uint32_t*>(small_messages(nranks) + size_t{2} * n * message_packets(n));
   }
 };
 inline size_t lane_words_bytes(int nranks) {
-  return sizeof(LaneWords) +
+  return sizeof(LaneWords) + message_packets_bytes(nranks) +
          static_cast<size_t>(nranks) * (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) +
                                         2 * sizeof(Packet) + sizeof(uint32_t));
 }
-// In host memory the pool follows the words, and then, if ranks are on several hosts, the outbox.
+// In host memory the pool follows the words, and then, if ranks are on several hosts, the outbox,
+// and an outbox for small messages of send/recv, by half and consumer.
 // Before the pool is a word that proxies write: posts with data that the network is done with.
 inline size_t lane_area_pool(int nranks) {
   return (lane_words_bytes(nranks) + sizeof(uint64_t) + 4095) / 4096 * 4096;
@@ -236,8 +260,9 @@ struct alignas(16) LaneHead {
   uint32_t steps = 0, operands = 0, receives = 0, sends = 0;
   // Offsets.
   uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
-  bool own = false;    // it has its own data and counter: a message of send/recv
-  bool plain = false;  // its steps are simple, and the rank has no other lane
+  bool own = false;      // it has its own data and counter: a message of send/recv
+  bool packets = false;  // such a message in packets
+  bool plain = false;    // its steps are simple, and the rank has no other lane
   // If all its messages go straight, there is nothing to do but to wait for the last ones.
   bool only_arrives = false;
   uint32_t* counter = nullptr;  // calls of it that have completed, per instance
@@ -298,10 +323,12 @@ struct alignas(16) LaneArguments {
   uint32_t inline_bytes = kLaneInlineBytes;
   uint64_t scratch_at = 0;  // in every rank's pool
   // Messages to other hosts are eager. Their two halves of every rank's pool in host memory.
-  // (Packets have halves of their own.)
+  // (Packets have halves of their own.) Of send/recv: some messages are packets.
   bool eager = false;
   uint64_t eager_at = 0, eager_bytes = 0;
   uint32_t ranks = 0;  // in the communicator
+  // Between outboxes: from that for slots to that for small messages of send/recv.
+  uint64_t small_outbox_at = 0;
   // The block's. The kernel sets them, for threads that wait.
   const LaneItem* block_items = nullptr;
   uint32_t block_item_count = 0;
@@ -315,7 +342,7 @@ struct alignas(16) LaneArguments {
   bool in_shared = false;    // a block's lanes fit into its shared memory
   bool has_waits = false;    // so does what its items wait for
   bool counts = true;        // the run is a call of all ranks
-  bool packets = false;      // messages are packets, each in a slot of its own
+  bool packets = false;      // all messages are packets, each in a slot of its own
   bool warps = false;        // so small that in blocks with several items a warp moves a step's
   bool lends = false;        // some data may be lent to NICs
   uint32_t codec_block = 0;  // elements; 0: there are no codecs

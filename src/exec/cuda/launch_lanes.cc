@@ -44,7 +44,8 @@ LanePort remote_port(const GpuExecutor::State& s, const LaneImagePort& from, boo
   out.per_iteration = from.per_iteration;
   out.pool = receives ? pool : reinterpret_cast<std::byte*>(theirs(pool));
   out.tails = receives ? tails : reinterpret_cast<Tail*>(theirs(tails));
-  out.packets = receives ? words->packets : reinterpret_cast<Packet*>(theirs(words->packets));
+  Packet* packets = messages ? words->small_messages(n) : words->packets;
+  out.packets = receives ? packets : reinterpret_cast<Packet*>(theirs(packets));
   out.credits = receives ? reinterpret_cast<Credit*>(theirs(credits)) : credits;
   out.grant = receives ? reinterpret_cast<Packet*>(theirs(&words->grants(n)[me]))
                        : &words->grants(n)[from.peer];
@@ -72,7 +73,7 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   out.pool = memory_of(consumer) + pool_at;
   out.tails = messages ? of_consumer->message_tails() : of_consumer->tails;
   out.credits = messages ? of_producer->message_credits(n) : of_producer->credits;
-  out.packets = of_consumer->packets;
+  out.packets = messages ? of_consumer->small_messages(n) : of_consumer->packets;
   out.grant = &of_producer->grants(n)[consumer];
   if (s.registrations != nullptr && !(messages && from.peer == me))  // see place_of()
     out.registrations = s.comm.registrations +
@@ -111,6 +112,7 @@ void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
     std::byte* area = s.areas_of[static_cast<size_t>(s.options.rank)];
     a.sent = reinterpret_cast<uint64_t*>(area + lane_area_pool(s.options.nranks)) - 1;
     a.gpu_shift = s.gpu_shift;
+    a.small_outbox_at = lane_pool_bytes(s.options.scratch_bytes, true);
   }
   a.system = !s.comm.one_device || s.options.system_scope || s.options.net_lanes;
 }
@@ -345,18 +347,25 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   std::vector<std::vector<std::byte>> lanes;
   uint64_t slice = 0;
   uint32_t instances = 1;
+  const uint64_t most_small = small_message_bytes(s.room, s.options.nranks);
+  size_t small = 0;
   const auto add = [&](const GpuMessage& message, bool is_send) {
     LaneHead head;
     head.own = true;
     head.counter = s.message_counters(is_send, message.peer);
-    const uint64_t place =
-        is_send ? kPrivate : s.place_of(message.pointer, message.bytes, message.peer);
+    head.packets = message.bytes > 0 && message.bytes <= most_small;
+    small += head.packets ? 1 : 0;
+    const uint64_t place = is_send || head.packets
+                               ? kPrivate
+                               : s.place_of(message.pointer, message.bytes, message.peer);
     const bool remote = s.remote[static_cast<size_t>(message.peer)];
-    head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes,
-                             remote && s.options.cpus_copy ? wide_slots(a.slot_bytes) : uint8_t{1});
+    head.data = head.packets ? small_message_data(message.pointer, message.bytes)
+                             : message_data(message.pointer, message.bytes, place, a.slot_bytes,
+                                            remote && s.options.cpus_copy ? wide_slots(a.slot_bytes)
+                                                                          : uint8_t{1});
     slice = std::max(slice, head.data.slice);
     instances = std::max(instances, head.data.instances);
-    if (remote && s.nics_reach(message.pointer, message.bytes))
+    if (remote && !head.packets && s.nics_reach(message.pointer, message.bytes))
       (is_send ? head.data.nic_input : head.data.nic_output) = true;
     a.lends = a.lends || head.data.nic_input;
     lanes.push_back(write_lane(message_lane(message.peer, is_send), head,
@@ -371,10 +380,16 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   if (a.bytes > sizeof parameters)
     fail(ncclInternalError, "{} messages do not fit into a kernel", a.lane_count);
   a.items = a.lane_count * instances;
+  a.eager = small > 0;
+  a.packets = small == lanes.size();
+  const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
+  const uint64_t words = ceil_div(slice, uint64_t{8}), own = ceil_div(uint64_t{a.items}, blocks);
+  a.warps = a.packets && own > 1 && words <= kMostWarpWords;
   // As many threads as move data at once, and a warp that may lead.
   const uint64_t threads =
-      std::clamp<uint64_t>(round_up(ceil_div(slice, uint64_t{16}), 32) + 32, kFewThreads, kThreads);
-  const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
+      std::clamp<uint64_t>(a.packets ? packet_threads(words, own, a.warps)
+                                     : round_up(ceil_div(slice, uint64_t{16}), 32) + 32,
+                           kFewThreads, kThreads);
   const bool few = a.bytes <= kFewMessageBytes;
   const size_t shared =
       shared_bytes(a, blocks, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));

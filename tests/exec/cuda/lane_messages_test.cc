@@ -3,100 +3,189 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <deque>
+
 #include "tests/exec/cuda/lane_team.h"
 
 namespace weft::test {
 namespace {
 
-constexpr uint32_t kBlockThreads = 2 * kWarp;  // the first warp leads
+struct MessageCase {
+  bool in_shared = true, straight = true;
+  uint8_t wide = 1;         // slots of messages between ranks of odd and even numbers
+  int host = 0;             // ranks of a host; 0: all are on one
+  bool packets = false;     // for small messages
+  uint32_t warps = 2;       // of a block
+  bool warps_lead = false;  // themselves, where all messages are small
+};
 
 // Every rank sends to some ranks, itself among them, in one kernel.
 class MessageTeam {
  public:
-  // `wide`: slots of odd and even ranks' messages to each other, as if they were on other hosts.
-  MessageTeam(int nranks, bool in_shared, bool straight, uint8_t wide)
-      : n_(nranks),
-        in_shared_(in_shared),
-        straight_(straight),
-        wide_(wide),
-        ranks_(static_cast<size_t>(n_)) {
+  MessageTeam(int nranks, const MessageCase& shape)
+      : n_(nranks), shape_(shape), ranks_(static_cast<size_t>(n_)) {
+    std::vector<LaneArea> areas;
     for (Rank& rank : ranks_) {
-      rank.memory.resize(lane_area_pool(n_) + room().pool_bytes);
+      rank.memory.resize(small_outbox_at() + message_packets_bytes(n_));
       rank.counters_of_messages.resize(static_cast<size_t>(2 * n_ * kMessageInstances));
+      areas.push_back({rank.memory, lane_area_pool(n_), &rank.sent, nullptr, {}});
     }
+    if (shape.host > 0)
+      network_ = std::make_unique<LaneNetwork>(
+          areas, [this](int a, int b) { return apart(a, b); }, false);
   }
 
+  // Bytes from rank to rank; 0: none.
+  using Sizes = std::vector<uint64_t>;
+  // Kernels, one for each of `all`. A rank begins the next one when it is done with one.
+  std::string exchange(const std::vector<Sizes>& all) {
+    prepare(all);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < n_; r++) threads.emplace_back([this, r] { run_rank(r); });
+    for (std::thread& thread : threads) thread.join();
+    return check(all);
+  }
   std::string exchange(Random& random) {
-    // Bytes from rank to rank; 0: none.
-    std::vector<uint64_t> sizes(static_cast<size_t>(n_ * n_));
+    Sizes sizes(static_cast<size_t>(n_ * n_));
     for (uint64_t& bytes : sizes)
       if (random.below(3) > 0) bytes = 1 + random.below(random.below(2) == 0 ? 20 : 30000);
-    for (int r = 0; r < n_; r++) prepare(r, sizes);
+    return exchange({sizes});
+  }
+
+  // Whether a rank is done while the others have not begun. They begin then, or after some time.
+  bool ends_before_others(int first, const std::vector<Sizes>& all) {
+    prepare(all);
+    std::atomic<bool> ended{false};
     std::vector<std::thread> threads;
-    for (Rank& rank : ranks_) {
-      if (rank.arguments.items == 0) continue;
-      threads.emplace_back([&rank] {
-        EmulatedBlock(kBlockThreads).run([&](uint32_t) {
-          LaneRunner<Bytes, Sum>(rank.arguments, rank.shared, rank.items.data(),
-                                 rank.arguments.in_shared ? rank.waits.data() : nullptr)
-              .run(rank.room.data());
-        });
-      });
-    }
+    threads.emplace_back([&] {
+      run_rank(first);
+      ended = true;
+    });
+    for (int tries = 0; tries < 200 && !ended; tries++)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool before = ended;
+    for (int r = 0; r < n_; r++)
+      if (r != first) threads.emplace_back([this, r] { run_rank(r); });
     for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(check(all), "");
+    return before;
+  }
+
+  uint64_t most_small() const { return small_message_bytes(room(), n_); }
+  // Kernels whose messages are all packets.
+  size_t with_packets() const {
+    size_t all = 0;
+    for (const Rank& rank : ranks_)
+      for (const Kernel& kernel : rank.kernels) all += kernel.arguments.packets ? 1 : 0;
+    return all;
+  }
+
+ private:
+  struct Kernel {
+    DeviceBytes lanes, room, resolved;
+    std::vector<std::vector<std::byte>> sent, received;
+    LaneArguments arguments;
+    std::vector<LaneItem> items;
+    std::vector<LaneWait> waits;
+  };
+  struct Rank {
+    DeviceBytes memory;  // words, pool, and the outboxes
+    std::vector<uint32_t> counters_of_messages;
+    LaneCounters counters;
+    HostFlags flags;
+    LaneShared shared;
+    uint64_t sent = 0;  // see lane_area_pool()
+    std::deque<Kernel> kernels;
+  };
+  Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  LaneRoom room() const {
+    LaneRoom room{2, 1 << 18, 2, 1 << 11};
+    room.packet_bytes = shape_.packets ? 256 : 0;
+    return room;
+  }
+  LaneWords& words(int rank) { return *reinterpret_cast<LaneWords*>(at(rank).memory.data()); }
+  size_t outbox_at() const { return lane_area_pool(n_) + room().pool_bytes; }
+  size_t small_outbox_at() const { return outbox_at() + room().pool_bytes; }
+  bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
+
+  void run_rank(int r) {
+    Rank& rank = at(r);
+    EmulatedBlock(shape_.warps * kWarp).run([&](uint32_t t) {
+      for (size_t k = 0; k < rank.kernels.size(); k++) {
+        Kernel& kernel = rank.kernels[k];
+        if (kernel.arguments.items > 0)
+          LaneRunner<Bytes, Sum>(kernel.arguments, rank.shared, kernel.items.data(),
+                                 shape_.in_shared ? kernel.waits.data() : nullptr)
+              .run(kernel.room.data());
+        __syncthreads();
+        if (t == 0 && k % static_cast<size_t>(n_) == static_cast<size_t>(r))
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  }
+  void prepare(const std::vector<Sizes>& all) {
+    for (int r = 0; r < n_; r++) {
+      at(r).kernels.clear();
+      for (const Sizes& sizes : all) prepare(r, sizes);
+    }
+  }
+  std::string check(const std::vector<Sizes>& all) {
+    for (size_t k = 0; k < all.size(); k++)
+      if (std::string wrong = check(all[k], k); !wrong.empty())
+        return "kernel " + std::to_string(k) + ": " + wrong;
+    return "";
+  }
+  std::string check(const Sizes& sizes, size_t k) {
     for (int to = 0; to < n_; to++) {
       if (at(to).flags.error != 0) return "an error";
       for (int from = 0; from < n_; from++)
         if (const uint64_t bytes = sizes[static_cast<size_t>(from * n_ + to)]; bytes > 0)
-          if (at(from).sent[static_cast<size_t>(to)] != at(to).received[static_cast<size_t>(from)])
+          if (at(from).kernels[k].sent[static_cast<size_t>(to)] !=
+              at(to).kernels[k].received[static_cast<size_t>(from)])
             return std::to_string(bytes) + " bytes from " + std::to_string(from) + " to " +
                    std::to_string(to);
     }
     return "";
   }
 
- private:
-  struct Rank {
-    DeviceBytes memory, lanes, room, resolved;
-    std::vector<uint32_t> counters_of_messages;
-    std::vector<std::vector<std::byte>> sent, received;
-    LaneCounters counters;
-    HostFlags flags;
-    LaneArguments arguments;
-    LaneShared shared;
-    std::vector<LaneItem> items;
-    std::vector<LaneWait> waits;
-  };
-  Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
-  LaneRoom room() const { return {2, 1 << 18, 2, 1 << 11}; }
-  LaneWords& words(int rank) { return *reinterpret_cast<LaneWords*>(at(rank).memory.data()); }
-
-  void prepare(int r, const std::vector<uint64_t>& sizes) {
+  void prepare(int r, const Sizes& sizes) {
     Rank& rank = at(r);
-    LaneArguments& a = rank.arguments;
-    a = {};
+    const size_t number = rank.kernels.size();
+    Kernel& kernel = rank.kernels.emplace_back();
+    LaneArguments& a = kernel.arguments;
     a.watch = {&rank.flags, uint64_t{60} * 1'000'000'000};
     a.counters = &rank.counters;
     a.counts = false;
-    a.in_shared = in_shared_;
+    a.ranks = static_cast<uint32_t>(n_);
+    a.in_shared = shape_.in_shared;
     a.word_instances = kMessageInstances;
     a.slots = room().slots;
     a.slot_bytes = message_slot_bytes(room(), n_);
-    rank.sent.assign(static_cast<size_t>(n_), {});
-    rank.received.assign(static_cast<size_t>(n_), {});
+    if (shape_.host > 0) a.sent = &rank.sent;
+    a.small_outbox_at = small_outbox_at() - outbox_at();
+    kernel.sent.resize(static_cast<size_t>(n_));
+    kernel.received.resize(static_cast<size_t>(n_));
     std::vector<std::vector<std::byte>> lanes;
+    size_t small = 0;
+    uint32_t instances = 1;
     const auto add = [&](int peer, bool sends, std::vector<std::byte>& data, uint64_t bytes) {
       data.resize(bytes);
       for (uint64_t i = 0; i < bytes && sends; i++)
-        data[i] = static_cast<std::byte>(i * 7 + static_cast<uint64_t>(r * 31 + peer));
+        data[i] = static_cast<std::byte>(i * 7 + static_cast<uint64_t>(r * 31 + peer) + number * 5);
       LaneHead head;
       head.own = true;
+      head.packets = bytes <= most_small();
+      small += head.packets ? 1 : 0;
       head.counter =
           rank.counters_of_messages.data() + ((sends ? n_ : 0) + peer) * kMessageInstances;
-      const uint64_t place =
-          sends || !straight_ ? kPrivate : reinterpret_cast<uint64_t>(data.data());
-      head.data = message_data(data.data(), bytes, place, a.slot_bytes,
-                               (r + peer) % 2 == 0 ? uint8_t{1} : wide_);
+      const uint64_t place = sends || !shape_.straight || apart(r, peer)
+                                 ? kPrivate
+                                 : reinterpret_cast<uint64_t>(data.data());
+      head.data = head.packets ? small_message_data(data.data(), bytes)
+                               : message_data(data.data(), bytes, place, a.slot_bytes,
+                                              (r + peer) % 2 == 0 ? uint8_t{1} : shape_.wide);
+      instances = std::max(instances, head.data.instances);
       lanes.push_back(write_lane(
           message_lane(peer, sends), head,
           [&](const LaneImagePort& from, bool receives) { return port(from, r, receives); }));
@@ -104,20 +193,23 @@ class MessageTeam {
     for (int peer = 0; peer < n_; peer++) {
       const auto p = static_cast<size_t>(peer);
       if (const uint64_t out = sizes[static_cast<size_t>(r * n_ + peer)]; out > 0)
-        add(peer, true, rank.sent[p], out);
+        add(peer, true, kernel.sent[p], out);
       if (const uint64_t in = sizes[static_cast<size_t>(peer * n_ + r)]; in > 0)
-        add(peer, false, rank.received[p], in);
+        add(peer, false, kernel.received[p], in);
     }
-    rank.lanes.assign(join_lanes(lanes, a.lane_bytes, a.resolved_bytes));
-    a.lanes = rank.lanes.data();
+    kernel.lanes.assign(join_lanes(lanes, a.lane_bytes, a.resolved_bytes));
+    a.lanes = kernel.lanes.data();
     a.lane_count = static_cast<uint32_t>(lanes.size());
-    a.items = a.lane_count * kMessageInstances;
-    rank.items.resize(a.items);
-    rank.waits.resize(a.items);
-    rank.room.resize(a.items * (a.lane_bytes + a.resolved_bytes));
-    rank.resolved.resize(kMessageResolvedBytes);
+    a.items = a.lane_count * instances;
+    a.eager = small > 0;
+    a.packets = small > 0 && small == lanes.size();
+    a.warps = a.packets && a.items > 1 && shape_.warps_lead;
+    kernel.items.resize(a.items);
+    kernel.waits.resize(a.items);
+    kernel.room.resize(a.items * (a.lane_bytes + a.resolved_bytes));
+    kernel.resolved.resize(kMessageResolvedBytes);
     EXPECT_LE(a.items * a.resolved_bytes, kMessageResolvedBytes);
-    a.resolved = rank.resolved.data();
+    a.resolved = kernel.resolved.data();
   }
 
   LanePort port(const LaneImagePort& from, int r, bool receives) {
@@ -126,29 +218,85 @@ class MessageTeam {
     out.pool = at(consumer).memory.data() + lane_area_pool(n_);
     out.tails = words(consumer).message_tails();
     out.credits = words(producer).message_credits(n_);
+    out.packets = words(consumer).small_messages(n_);
+    out.grant = words(producer).grants(n_);
     out.per_iteration = from.per_iteration;
     out.peer = from.peer;
     out.reachable = true;
     place_message_port(out, consumer, producer);
+    if (apart(r, from.peer))
+      network_->connect(out, r, at(r).memory.data(), receives, lane_area_pool(n_), outbox_at());
     return out;
   }
 
   const int n_;
-  const bool in_shared_, straight_;
-  const uint8_t wide_;
-  std::vector<Rank> ranks_;
+  const MessageCase shape_;
+  std::deque<Rank> ranks_;
+  std::unique_ptr<LaneNetwork> network_;
 };
 
 TEST(LaneKernel, ExchangesMessages) {
   for (const bool in_shared : {false, true})
     for (const bool straight : {false, true})
       for (const uint8_t wide : {1, 4}) {
-        MessageTeam team(4, in_shared, straight, wide);
+        MessageCase shape;
+        shape.in_shared = in_shared;
+        shape.straight = straight;
+        shape.wide = wide;
+        MessageTeam team(4, shape);
         Random random(mix(test_seed(), 44));
         for (int round = 0; round < 4; round++)
           ASSERT_EQ(team.exchange(random), "")
               << in_shared << straight << int{wide} << ' ' << round;
       }
+}
+
+// Small messages, large ones, and kernels of both. A rank sends the next message when its consumer
+// has entered the kernel of the one before, so they come while others run.
+TEST(LaneMessages, AreInPacketsIfTheyAreSmall) {
+  for (const int host : {0, 1, 2})
+    for (const uint32_t warps : {2u, 4u})
+      for (const bool warps_lead : {false, true}) {
+        MessageCase shape;
+        shape.host = host;
+        shape.packets = true;
+        shape.warps = warps;
+        shape.warps_lead = warps_lead;
+        shape.in_shared = warps_lead;
+        MessageTeam team(4, shape);
+        const uint64_t small = team.most_small();
+        ASSERT_EQ(small, 256u);
+        Random random(mix(test_seed(), 45));
+        std::vector<MessageTeam::Sizes> all;
+        for (int k = 0; k < (kSanitized ? 6 : 30); k++) {
+          MessageTeam::Sizes& sizes = all.emplace_back(16);
+          const uint64_t few = random.below(3), kind = static_cast<uint64_t>(k) % 3;
+          for (uint64_t& bytes : sizes) {
+            if (few > 0 && random.below(1 + few) > 0) continue;
+            const bool large = kind == 2 || (kind == 1 && random.below(3) == 0);
+            bytes = large ? small + 1 + random.below(9000) : 1 + random.below(small);
+          }
+        }
+        ASSERT_EQ(team.exchange(all), "") << host << ' ' << warps << warps_lead;
+        EXPECT_GT(team.with_packets(), 0u);
+      }
+}
+
+// Rank 0 sends a message that nobody has asked for yet, and its kernel ends. The next one waits
+// until that is expected, and its consumer gets both.
+TEST(LaneMessages, GoBeforeTheyAreExpected) {
+  const MessageTeam::Sizes small = {0, 200, 0, 0}, large = {0, 2000, 0, 0}, back = {0, 0, 9, 0};
+  for (const int host : {0, 1}) {
+    MessageCase shape;
+    shape.host = host;
+    shape.packets = true;
+    MessageTeam team(2, shape);
+    EXPECT_TRUE(team.ends_before_others(0, {small})) << host;
+    EXPECT_FALSE(team.ends_before_others(0, {small, small})) << host;
+    EXPECT_FALSE(team.ends_before_others(0, {large})) << host;
+    EXPECT_FALSE(team.ends_before_others(0, {small, back})) << host;
+    EXPECT_TRUE(team.ends_before_others(0, {small})) << host;
+  }
 }
 
 TEST(LaneMessages, ToOtherHostsAreFewAndLarge) {

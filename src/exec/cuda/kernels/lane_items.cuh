@@ -41,6 +41,7 @@ class LaneItems {
       item.iterations = d.iterations;
       item.iteration = head.steps == 0 || item.instance >= d.instances ? d.iterations : 0;
       item.granted = false;
+      item.packets = head.own ? head.packets : a_.packets;
       item.arrives = item.iteration < item.iterations && LanePlaces(a_, item).only_arrives();
       if (waits_ != nullptr) waits_[i] = {};
     }

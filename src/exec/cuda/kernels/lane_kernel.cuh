@@ -53,6 +53,7 @@ class LaneRunner : private LaneTells {
     if (a_.eager && leads()) see_grants(a_, items_, own_);
     // The first thread that ends lets the next kernel start.
     if (a_.eager || a_.packets) __syncthreads();
+    if (a_.packets && !a_.counts) count_messages(items_, own_);
     leave();
   }
 
@@ -187,6 +188,14 @@ class LaneRunner : private LaneTells {
         run_items();
     }
   }
+  // Of send/recv, that no leader has counted. (Only the next kernel looks at it. Not a member, see
+  // move_small_message().)
+  static __device__ __noinline__ void count_messages(const LaneItem* items, uint32_t own) {
+    for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+      const LaneHead& lane = *items[i].lane;
+      if (items[i].instance < lane.data.instances) lane.counter[items[i].instance] = items[i].call;
+    }
+  }
   static __device__ BlockTeam warp_threads() { return {leader(), kWarp}; }
   // (They meet because the steps that it follows have been seen by one thread each.)
   __device__ bool move_step() {
@@ -242,7 +251,9 @@ class LaneRunner : private LaneTells {
           if (leader() == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
           return;
         }
-        if (warp_ballot(mine && !patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return;
+        bool stops = mine && !patience.lasts(a_.watch, waits_for_, waits_at_);
+        if (a_.eager && mine && !stops && patience.looked_around()) stops = reports_other_call(a_);
+        if (warp_ballot(stops) != 0) return;
       }
     }
   }
@@ -390,6 +401,13 @@ class LaneRunner : private LaneTells {
   // Prepares the first movement of the step. Returns the number of movements.
   __device__ uint32_t aim() {
     if (!step_->simple) return aim_at_round(0);
+    if constexpr (std::is_same_v<Type, Bytes>) {
+      if (item_.packets && !a_.packets) {
+        warp_meet();
+        if (warp_ballot(!move_small_message(a_, items_[next_])) != 0) shared_.stopped = true;
+        return 0;
+      }
+    }
     LaneMovement& m = next_movement();
     const uint32_t sources = step_->sources;
     const LaneLength& length = item_.lengths[item_.step];
@@ -416,6 +434,20 @@ class LaneRunner : private LaneTells {
     }
     if (a_.packets) return sources + destinations > 0 ? 1 : 0;
     return elements > 0 && destinations > 0 ? 1 : 0;
+  }
+  // The leaders: a small message of send/recv in a kernel that has larger ones, too. (Not a member:
+  // then all that the leaders know would lie in memory.)
+  static __device__ __noinline__ bool move_small_message(const LaneArguments& a,
+                                                         const LaneItem& item) {
+    LaneMovement m = {};
+    m.sources = item.at;
+    m.destinations = item.at + 1;
+    m.source_count = m.destination_count = 1;
+    m.elements = item.lengths[0].rest;
+    m.source_ends = item.ends;
+    m.destination_ends = item.ends + 1;
+    m.call = item.call;
+    return move_packets<Type, Op>(a, m, warp_threads());
   }
   __device__ uint32_t aim_at_round(uint32_t round) {
     LaneMovement& m = next_movement();
@@ -491,7 +523,7 @@ class LaneRunner : private LaneTells {
       m.source_count = step.sources;
       m.destination_count = count - (skips ? 1 : 0);
       m.scaled = item.lengths[item.step].scaled;
-      m.elements = m.destination_count > 0 || (a.packets && step.count > 0) ? elements : 0;
+      m.elements = step.count > 0 && (m.destination_count > 0 || a.packets) ? elements : 0;
       m.operands = step.coded ? operands + first : nullptr;
       m.losses = step.coded ? places.losses(step, c) : nullptr;
     }

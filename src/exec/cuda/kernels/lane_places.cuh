@@ -17,6 +17,7 @@ struct alignas(16) LaneItem {
   uint32_t step, iteration, iterations;
   bool granted;  // by the consumers of all its messages
   bool arrives;  // nothing is to be done but to wait for its messages
+  bool packets;  // its messages are packets
 };
 
 // What the next step of an item waits for: this word to have this value at least. nullptr: not
@@ -45,7 +46,9 @@ class LanePlaces {
     return port.grant + (call & 1) * a.ranks;
   }
   // Whether the port's messages may come before the consumer has entered the call.
-  __device__ bool is_eager(const LanePort& port) const { return a_.eager && port.post != nullptr; }
+  __device__ bool is_eager(const LanePort& port) const {
+    return is_eager() && (item_.lane->own || port.post != nullptr);
+  }
   // What this rank tells a producer.
   __device__ uint64_t granted_place(const LanePort& port) const { return granted_place(d_, port); }
   __device__ static uint64_t granted_place(const LaneData& d, const LanePort& port) {
@@ -101,7 +104,7 @@ class LanePlaces {
   // Whether all messages of the item go straight to where they belong.
   __device__ bool only_arrives() const {
     const LaneHead& lane = *item_.lane;
-    if (!lane.only_arrives || a_.packets) return false;
+    if (!lane.only_arrives || item_.packets) return false;
     const auto* ports = lane.at<LanePort>(lane.receives_at);
     for (uint32_t r = 0; r < lane.receives; r++)
       if (ports[r].post != nullptr || !is_free(ports[r], granted_place(ports[r]))) return false;
@@ -197,7 +200,7 @@ class LanePlaces {
       const uint64_t bytes =
           codec == 0 ? length_of(step, k) * a_.element
                      : encoded_bytes(a_.codecs[codec - 1], length_of(step, k), a_.element);
-      all += !a_.packets ? bytes : bytes == 0 ? 1 : (bytes + 7) / 8;
+      all += !item_.packets ? bytes : bytes == 0 ? 1 : (bytes + 7) / 8;
     }
     return all;
   }
@@ -273,7 +276,7 @@ class LanePlaces {
   }
   // The same of some place. To ask for it may take a round trip to the host's memory.
   __device__ bool may_be_straight(const LaneOperand& operand, const LanePort& port) const {
-    if (operand.straight == LaneOperand::kMessage || a_.packets) return false;
+    if (operand.straight == LaneOperand::kMessage || item_.packets) return false;
     return port.post != nullptr ? operand.far && large() : port.reachable;
   }
   // Whether all messages of a port to a rank of this host are straight. Then the producer does not
@@ -320,8 +323,9 @@ class LanePlaces {
     const LaneHead& lane = *item_.lane;
     const LanePort& port =
         lane.at<LanePort>(operand.receives ? lane.receives_at : lane.sends_at)[operand.port];
-    const bool eager = is_eager(port);
-    uint64_t* produced = &(eager ? eager_tails(port) : port.tails)[number_of(port.position)].tail;
+    const bool eager = is_eager(port), own = lane.own;
+    uint64_t* produced =
+        &(eager && !own ? eager_tails(port) : port.tails)[number_of(port.position)].tail;
     end.word = operand.receives ? produced : &credit(port).head;
     end.told = operand.receives ? &credit(port).head : produced;
     end.next = eager ? eager_word(item_.call, a_.signature, operand.order + 1)
@@ -330,7 +334,7 @@ class LanePlaces {
     end.per_iteration = port.per_iteration;
     end.peer = static_cast<int16_t>(port.peer);
     end.posted = port.post != nullptr;
-    if (!a_.packets && operand.receives && is_straight(operand, port, granted_place(port))) {
+    if (!item_.packets && operand.receives && is_straight(operand, port, granted_place(port))) {
       std::byte* at = memory(operand.straight, operand);
       go_with_memory(end, at);
       end.kind = LaneEnd::kStraight;
@@ -339,7 +343,8 @@ class LanePlaces {
     }
     const uint32_t slots = a_.slots;
     const uint32_t slot = operand.order < slots ? operand.order : operand.order % slots;
-    if (a_.packets) return packets_of(operand, port, slot, end);
+    if (item_.packets)
+      return own ? small_message(operand, port, end) : packets_of(operand, port, slot, end);
     end.slot = static_cast<uint16_t>(slot);
     end.slot_step = static_cast<uint16_t>(end.per_iteration % slots);
     end.aligned = true;
@@ -365,8 +370,22 @@ class LanePlaces {
   __device__ uint32_t eager_packets() const {
     return a_.eager && (item_.call & 1) != 0 ? kEagerPackets : 0;
   }
+  // The same of a message of send/recv.
+  __device__ std::byte* small_message(const LaneOperand& operand, const LanePort& port,
+                                      LaneEnd& end) const {
+    const uint32_t half = (item_.call & 1) * a_.ranks, each = message_packets(a_.ranks);
+    end.aligned = true;
+    end.kind = LaneEnd::kPacket;
+    auto* at = reinterpret_cast<std::byte*>(port.packets + uint64_t{half + port.position} * each);
+    if (!end.posted || operand.receives) return at;
+    end.told = reinterpret_cast<uint64_t*>(at);
+    return port.outbox + a_.small_outbox_at +
+           uint64_t{half + port.credit_position} * each * sizeof(Packet);
+  }
+  // Whether the item's messages to other hosts come before they are granted; of send/recv, all.
+  __device__ bool is_eager() const { return item_.lane->own ? item_.packets : a_.eager; }
   // Whether messages are too large for frames (LanePost::kLarge). Both ends cut them alike.
-  __device__ bool large() const { return !a_.eager && d_.slice * a_.element > a_.inline_bytes; }
+  __device__ bool large() const { return !is_eager() && d_.slice * a_.element > a_.inline_bytes; }
   __device__ int64_t shift() const { return large() ? a_.gpu_shift : 0; }
   __device__ uint64_t slot_offset(uint32_t position, uint32_t slot) const {
     const uint64_t number = position * a_.word_instances + item_.instance * d_.wide;

@@ -27,7 +27,7 @@ class LaneTells : protected LaneWaits {
   __device__ Told note_step() {
     Told told;
     const uint32_t i = threadIdx.x;
-    if (!a_.packets && i < uint32_t{step_->sources} + step_->destinations) {
+    if (!item_.packets && i < uint32_t{step_->sources} + step_->destinations) {
       if (is_told(i)) {
         told.word = end_.told;
         told.value = end_.next;
@@ -35,7 +35,7 @@ class LaneTells : protected LaneWaits {
       const uint32_t operand = step_->first_operand + i;
       go_on(item_.ends[operand], item_.at[operand]);
     }
-    told.fences = step_->counted || (step_->sends && !a_.packets);
+    told.fences = step_->counted || (step_->sends && !item_.packets);
     if (step_->counted && i == 0) {
       told.progress = progress();
       told.steps = steps_done();
@@ -55,7 +55,7 @@ class LaneTells : protected LaneWaits {
     warp_meet();  // one leader each has seen the steps that this one follows
     if (item_.arrives) return complete_item();
     const uint32_t count = uint32_t{step_->sources} + step_->destinations;
-    if (!a_.packets) {
+    if (!item_.packets) {
       if (step_->sends || step_->counted) fence(a_.system);
       for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
         LaneEnd& end = item_.ends[step_->first_operand + i];

@@ -51,10 +51,12 @@ class LaneWaits : protected LaneItems {
       settled = load_volatile(&a_.counters->settled);
     }
     for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
-      const bool eager = places.is_eager(ports[s]);
-      if (eager && load_packet(places.grant(ports[s], item_.call - 1)).flag0 == item_.call - 1)
-        continue;
+      // Of send/recv there is one place, and no other call.
+      const bool eager = places.is_eager(ports[s]), two = eager && !lane.own;
       const Packet granted = load_packet(places.grant(ports[s]));
+      uint32_t before = granted.flag0;
+      if (two) before = load_packet(places.grant(ports[s], item_.call - 1)).flag0;
+      if (eager && before == item_.call - 1) continue;
       if (is_grant(a_, item_.call, granted, eager)) continue;
       mine = false;
       waits = ports[s].peer;
@@ -62,7 +64,7 @@ class LaneWaits : protected LaneItems {
     }
     if (asks) mine = mine && static_cast<int32_t>(static_cast<uint32_t>(sent) - settled) >= 0;
     if (!all_agree(mine, waits, other_call, {})) return false;
-    if (!a_.packets) places.settle(leader(), kWarp);
+    if (!item_.packets) places.settle(leader(), kWarp);
     item_.granted = true;
     warp_meet();
     return true;
@@ -74,7 +76,8 @@ class LaneWaits : protected LaneItems {
     return eager && static_cast<int32_t>(granted.flag0 - call) > 0;
   }
   // The leaders, at the end of an eager call: wait until its consumers have entered it. (Not
-  // earlier: grants are on the way while the data is. Not a member, see below.)
+  // earlier: grants are on the way while the data is. Not a member, see below.) A message of
+  // send/recv is no call of all ranks: the next one to the same rank waits.
   static __device__ __noinline__ void see_grants(const LaneArguments& a, const LaneItem* items,
                                                  uint32_t own) {
     for (uint32_t i = 0; i < own; i++) {
@@ -82,7 +85,7 @@ class LaneWaits : protected LaneItems {
       const LanePlaces places(a, item);
       const auto* ports = item.lane->at<LanePort>(item.lane->sends_at);
       for (uint32_t s = leader(); s < item.lane->sends; s += kWarp) {
-        if (!places.is_eager(ports[s])) continue;
+        if (item.lane->own || !places.is_eager(ports[s])) continue;
         const int peer = ports[s].peer;
         uint32_t foreign = 0;
         const auto granted = [&] {
@@ -171,7 +174,7 @@ class LaneWaits : protected LaneItems {
         if (end_.kind != LaneEnd::kMemory && end_.word != nullptr) {
           here = i < step_->sources ? has_arrived(i) : has_room();
           if (!here) waits = end_.peer;
-          if (!here && !a_.packets)
+          if (!here && !item_.packets)
             wait = {end_.word, i < step_->sources ? end_.next : end_.next - a_.slots};
         }
       }
@@ -186,9 +189,10 @@ class LaneWaits : protected LaneItems {
     return {&a_.progress[item_.instance * a_.lane_count + d.lane], call_word(item_.call, steps)};
   }
   __device__ bool has_arrived(uint32_t i) const {
-    if (!a_.packets) {
+    if (!item_.packets) {
       const uint64_t seen = load_acquire(end_.word, a_.system);
-      return a_.eager && end_.posted ? has_eager(seen, end_.next) : seen >= end_.next;
+      return a_.eager && end_.posted && !item_.lane->own ? has_eager(seen, end_.next)
+                                                         : seen >= end_.next;
     }
     // Who has one item waits for the packets themselves.
     if (alone_) return true;
