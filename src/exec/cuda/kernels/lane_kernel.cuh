@@ -50,7 +50,7 @@ class LaneRunner : private LaneTells {
     } else {
       work();
     }
-    if (a_.eager && leads()) see_grants(a_, items_, own_);
+    if (a_.eager && a_.counts && leads()) see_grants(a_, items_, own_);
     // The first thread that ends lets the next kernel start.
     if (a_.eager || a_.packets) __syncthreads();
     if (a_.packets && !a_.counts) count_messages(items_, own_);
@@ -77,7 +77,7 @@ class LaneRunner : private LaneTells {
   __device__ void move() {
     const LaneMovement& m = shared_.movement;
     if (a_.packets) {
-      if (!move_packets<Type, Op>(a_, m, workers())) shared_.stopped = true;
+      if (!move_packets<Type, Op>(a_, m, workers())) store_volatile(&shared_.stopped, true);
       return;
     }
     if (m.elements == 0) return;
@@ -141,7 +141,7 @@ class LaneRunner : private LaneTells {
   // while it waits, so all threads go through the steps and wait for their own packets.
   __device__ void run_packets() {
     alone_ = true;
-    if (leads() && !wait_for([&] { return is_granted(); })) shared_.stopped = true;
+    if (leads() && !wait_for([&] { return is_granted(); }) && leader() == 0) shared_.stopped = true;
     __syncthreads();
     item_ = items_[0];
     const auto* steps = item_.lane->at<LaneStep>(sizeof(LaneHead));
@@ -151,7 +151,7 @@ class LaneRunner : private LaneTells {
     for (item_.step = 0; item_.step < count; item_.step++) {
       step_ = &steps[item_.step];
       if (step_->dependencies > 0) {
-        if (leads() && !wait_for([&] { return ready(); })) shared_.stopped = true;
+        if (leads() && !wait_for([&] { return ready(); }) && leader() == 0) shared_.stopped = true;
         __syncthreads();
         if (shared_.stopped) break;
       }
@@ -244,7 +244,7 @@ class LaneRunner : private LaneTells {
           item_.iteration = item_.iterations;
           break;
         }
-        if (leader() == 0) items_[next_] = item_;
+        if (leader() == 0) keep_item();
         warp_meet();
         if (item_.iteration == item_.iterations) continue;
         if (waits_other_call_) {
@@ -370,7 +370,7 @@ class LaneRunner : private LaneTells {
   // False if no item can go on, as far as is known. Then the next one is looked at all the same: it
   // says whom it waits for, who may have left.
   __device__ bool change_item() {
-    if (threadIdx.x == 0) items_[next_] = item_;
+    if (threadIdx.x == 0) keep_item();
     warp_meet();
     const uint32_t next = next_item(true);
     next_ = next < own_ ? next : next_item(false);
@@ -404,7 +404,8 @@ class LaneRunner : private LaneTells {
     if constexpr (std::is_same_v<Type, Bytes>) {
       if (item_.packets && !a_.packets) {
         warp_meet();
-        if (warp_ballot(!move_small_message(a_, items_[next_])) != 0) shared_.stopped = true;
+        const bool failed = warp_ballot(!move_small_message(a_, items_[next_])) != 0;
+        if (failed && leader() == 0) shared_.stopped = true;
         return 0;
       }
     }

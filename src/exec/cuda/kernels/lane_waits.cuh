@@ -19,6 +19,14 @@ class LaneWaits : protected LaneItems {
   // While a single item waits, there is nothing else to lead: all threads move data.
   __device__ bool all_work() const { return own_ == 1; }
 
+  // How far the current item has come. Other threads may look at the rest of it meanwhile.
+  __device__ void keep_item() const {
+    LaneItem& kept = items_[next_];
+    kept.step = item_.step;
+    kept.iteration = item_.iteration;
+    kept.granted = item_.granted;
+  }
+
   template <typename Done>
   __device__ bool wait_for(Done done) {
     Patience patience;
@@ -85,7 +93,7 @@ class LaneWaits : protected LaneItems {
       const LanePlaces places(a, item);
       const auto* ports = item.lane->at<LanePort>(item.lane->sends_at);
       for (uint32_t s = leader(); s < item.lane->sends; s += kWarp) {
-        if (item.lane->own || !places.is_eager(ports[s])) continue;
+        if (!places.is_eager(ports[s])) continue;
         const int peer = ports[s].peer;
         uint32_t foreign = 0;
         const auto granted = [&] {
