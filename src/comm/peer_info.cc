@@ -20,7 +20,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 13;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 14;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;

@@ -30,7 +30,8 @@ std::byte* LaneOut::frame() const {
 
 bool LaneOut::unsent() const {
   LanePost next;
-  if (broken()) return false;
+  // A rank leaves when nothing is to come for it. A grant may be: its producer has sent eagerly.
+  if (broken() || peer_gone()) return false;
   if (flying_ > 0 || prepared_) return true;
   // Packets that are missing when the GPU has ended never come.
   return take(next) && (next.kind != LanePost::kPackets || !is_valid(next) || read_packets(next));

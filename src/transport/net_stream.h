@@ -95,6 +95,8 @@ class NetStream {
     if (!broken()) fail(code, comm_.network().reason());
   }
   void fail(ncclResult_t code, std::string why) noexcept;
+  // The peer has left, or its connections have failed.
+  bool peer_gone() const { return lost_ != nullptr && lost_->load(); }
   FifoControl& fifo() const { return *reinterpret_cast<FifoControl*>(ring_.data()); }
   // The ring's counters. Lanes or GPUs change them too.
   static uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }

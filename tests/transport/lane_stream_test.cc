@@ -245,7 +245,7 @@ class InvitingNetwork final : public Network {
 // The test is the proxy of two streams that wait so long for data after a grant.
 struct GrantingPair {
   explicit GrantingPair(std::chrono::microseconds waits)
-      : out(std::move(comms.first), proxy, from.area(), door, nullptr, kLaneInlineBytes, waits),
+      : out(std::move(comms.first), proxy, from.area(), door, &gone, kLaneInlineBytes, waits),
         in(std::move(comms.second), proxy, to.area(), door, nullptr) {}
   LanePost grant_of(uint32_t call) const {
     LanePost grant;
@@ -268,6 +268,7 @@ struct GrantingPair {
   std::pair<NetComm, NetComm> comms = connect_pair(network);
   Doorbell door;
   Proxy& proxy = Proxy::next();
+  std::atomic<bool> gone{false};
   LaneOut out;
   LaneIn in;
   Poster poster{out.posts()};
@@ -294,6 +295,16 @@ TEST(LaneGrants, WaitForDataToTheSameRank) {
   pair.poster.post(post_of_packets(2, 1));
   EXPECT_TRUE(pair.out.progress(true)) << "its packet comes soon";
   EXPECT_FALSE(pair.out.unsent()) << "a kernel that has ended writes no more packets";
+}
+
+// Its producer had sent the data before, and left.
+TEST(LaneGrants, AreNotOwedToWhoHasLeft) {
+  GrantingPair pair(std::chrono::seconds(60));
+  pair.poster.post(pair.grant_of(1));
+  pair.out.progress(true);
+  EXPECT_TRUE(pair.out.unsent());
+  pair.gone = true;
+  EXPECT_FALSE(pair.out.unsent());
 }
 
 TEST(LaneGrants, DoNotWaitForever) {

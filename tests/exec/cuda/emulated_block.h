@@ -51,7 +51,8 @@ inline thread_local EmulatedThread emulated;
 
 class EmulatedBlock {
  public:
-  explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads), turns_(threads) {
+  explicit EmulatedBlock(uint32_t threads, uint32_t number = 0)
+      : size(threads), number(number), meeting(threads), turns_(threads) {
     for (uint32_t t = 0; t < threads; t += kWarp)
       warps.emplace_back(threads - t < kWarp ? threads - t : kWarp);
   }
@@ -107,7 +108,8 @@ class EmulatedBlock {
     swapcontext(&mine.context, &turns_[next].context);
   }
 
-  const uint32_t size;
+  const uint32_t size, number;
+  uint32_t blocks = 1;  // of the kernel
   Meeting meeting;
   std::deque<EmulatedWarp> warps;  // the last one may have fewer threads
   std::atomic<bool> any[2] = {};   // for two barriers in turn
@@ -137,6 +139,43 @@ class EmulatedBlock {
 };
 
 inline EmulatedWarp& EmulatedThread::warp() const { return block->warps[number / kWarp]; }
+
+// Kernels of one stream, of several blocks. Each block has a thread of the host.
+class EmulatedGrid {
+ public:
+  EmulatedGrid(uint32_t blocks, uint32_t threads) : blocks_(blocks), threads_(threads) {}
+
+  // All threads of the first `blocks(k)` blocks run `kernel(k)`. When they have, one runs `then(k)`
+  // before the next kernel begins.
+  template <typename Blocks, typename Kernel, typename Then>
+  void run(size_t kernels, Blocks blocks, Kernel kernel, Then then) {
+    std::barrier<> all(blocks_);
+    const auto play = [&](uint32_t number) {
+      EmulatedBlock block(threads_, number);
+      block.run([&](uint32_t t) {
+        for (size_t k = 0; k < kernels; k++) {
+          const uint32_t taking_part = blocks(k);
+          if (t == 0) block.blocks = taking_part;
+          block.meeting.arrive_and_wait();
+          if (number < taking_part) kernel(k);
+          block.meeting.arrive_and_wait();
+          if (t == 0) {
+            all.arrive_and_wait();
+            if (number == 0) then(k);
+            all.arrive_and_wait();
+          }
+          block.meeting.arrive_and_wait();
+        }
+      });
+    };
+    std::vector<std::jthread> others;
+    for (uint32_t b = 1; b < blocks_; b++) others.emplace_back(play, b);
+    play(0);
+  }
+
+ private:
+  const uint32_t blocks_, threads_;
+};
 
 inline void Meeting::arrive_and_wait() {
   if (test::kSanitized) return barrier_.arrive_and_wait();

@@ -40,11 +40,12 @@ TEST(LaneEager, GivesRightResults) {
           shape.in_shared = number % 3 != 0;
           shape.wide = mix(number, 2) % 2 == 0;
           shape.warps = mix(number, 3) % 2 == 0 ? 4 : 0;
+          shape.blocks = 1 + static_cast<uint32_t>(mix(number, 4) % 3);
           LaneTeam team(verified, shape);
           for (int call = 0; call < 5; call++)
-            ASSERT_EQ(team.run(), "")
-                << (generator == nullptr ? "by hosts" : generator->name) << ' ' << name(kind) << ' '
-                << host << ' ' << count << ' ' << shape.packets << shape.wide << shape.warps;
+            ASSERT_EQ(team.run(), "") << (generator == nullptr ? "by hosts" : generator->name)
+                                      << ' ' << name(kind) << ' ' << host << ' ' << count << ' '
+                                      << shape.packets << shape.wide << shape.warps << shape.blocks;
           eager += team.eager();
           EXPECT_EQ(team.last_eager_call(), team.eager() > 0 ? 5u : 0u);
         }
@@ -66,6 +67,7 @@ TEST(LaneEager, SendsPackets) {
           LaneCase shape = eager_case(2, 30, true);
           shape.warps = warps;
           shape.wide = wide;
+          shape.blocks = by_hosts ? 1 : 2;
           LaneTeam team(
               verify(by_hosts ? make_hierarchical(c, hosts) : kDirect.make(c, false), false, 2),
               shape);
@@ -192,6 +194,7 @@ TEST(LaneEager, DisturbsNoOtherCall) {
       LaneCase shape = eager_case(host, !sure && random.below(2) == 0 ? 4000 : 1 + random.below(60),
                                   sure ? call % 4 == 0 : random.below(2) == 0);
       shape.eager = sure || random.below(2) != 0;
+      shape.blocks = 1 + static_cast<uint32_t>(round);
       teams.push_back(
           std::make_unique<LaneTeam>(verify(generator.make({kind, 4, root}, false), false, 2),
                                      shape, teams.empty() ? nullptr : teams.front().get()));

@@ -1,5 +1,5 @@
-// The lane kernel on the host: every rank is one thread block, so one block runs all its lanes. Its
-// messages go through slots, or straight to their place.
+// The lane kernel on the host: every rank is one thread block, which then runs all its lanes, or
+// several. Its messages go through slots, or straight to their place.
 #include <gtest/gtest.h>
 
 #include "algorithms/generators/coded.h"
@@ -32,10 +32,12 @@ TEST(LaneKernel, RunsGenerators) {
               LaneCase{false, 333, true}, LaneCase{false, 77, true, false}}) {
           if (number++ % stride != 0) continue;
           shape.gaps = (number / stride) % 2 == 0;
+          shape.blocks = 1 + static_cast<uint32_t>(mix(number, 5) % 3);
           LaneTeam team(verified, shape);
           for (int call = 0; call < 2; call++)
-            ASSERT_EQ(team.run(), "") << generator->name << ' ' << name(kind) << ' ' << in_place
-                                      << shape.straight << shape.packets << ' ' << shape.count;
+            ASSERT_EQ(team.run(), "")
+                << generator->name << ' ' << name(kind) << ' ' << in_place << shape.straight
+                << shape.packets << ' ' << shape.count << ' ' << shape.blocks;
           straight += team.straight();
         }
       }

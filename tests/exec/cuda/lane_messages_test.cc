@@ -6,7 +6,9 @@
 #include <atomic>
 #include <deque>
 
-#include "tests/exec/cuda/lane_team.h"
+#include "tests/exec/cuda/lane_network.h"
+#include "tests/exec/cuda/lane_ranks.h"
+#include "tests/support/sampling.h"
 
 namespace weft::test {
 namespace {
@@ -16,6 +18,7 @@ struct MessageCase {
   uint8_t wide = 1;         // slots of messages between ranks of odd and even numbers
   int host = 0;             // ranks of a host; 0: all are on one
   bool packets = false;     // for small messages
+  uint32_t blocks = 1;      // of a rank, at most
   uint32_t warps = 2;       // of a block
   bool warps_lead = false;  // themselves, where all messages are small
 };
@@ -83,18 +86,15 @@ class MessageTeam {
 
  private:
   struct Kernel {
-    DeviceBytes lanes, room, resolved;
+    DeviceBytes lanes, resolved;
     std::vector<std::vector<std::byte>> sent, received;
     LaneArguments arguments;
-    std::vector<LaneItem> items;
-    std::vector<LaneWait> waits;
   };
   struct Rank {
     DeviceBytes memory;  // words, pool, and the outboxes
     std::vector<uint32_t> counters_of_messages;
     LaneCounters counters;
     HostFlags flags;
-    LaneShared shared;
     uint64_t sent = 0;  // see lane_area_pool()
     std::deque<Kernel> kernels;
   };
@@ -111,19 +111,23 @@ class MessageTeam {
 
   void run_rank(int r) {
     Rank& rank = at(r);
-    EmulatedBlock(shape_.warps * kWarp).run([&](uint32_t t) {
-      for (size_t k = 0; k < rank.kernels.size(); k++) {
-        Kernel& kernel = rank.kernels[k];
-        if (kernel.arguments.items > 0)
-          LaneRunner<Bytes, Sum>(kernel.arguments, rank.shared, kernel.items.data(),
-                                 shape_.in_shared ? kernel.waits.data() : nullptr)
-              .run(kernel.room.data());
-        __syncthreads();
-        if (t == 0 && k % static_cast<size_t>(n_) == static_cast<size_t>(r))
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    });
+    std::deque<LaneBlock> blocks(shape_.blocks);
+    EmulatedGrid(shape_.blocks, shape_.warps * kWarp)
+        .run(
+            rank.kernels.size(), [&](size_t k) { return blocks_of(rank.kernels[k].arguments); },
+            [&](size_t k) {
+              const LaneArguments& a = rank.kernels[k].arguments;
+              if (a.items > 0) blocks[blockIdx.x].run<Bytes>(a, shape_.in_shared);
+            },
+            [&](size_t k) {
+              if (k % static_cast<size_t>(n_) == static_cast<size_t>(r))
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            });
   }
+  uint32_t blocks_of(const LaneArguments& a) const {
+    return std::clamp(a.items, 1u, shape_.blocks);
+  }
+
   void prepare(const std::vector<Sizes>& all) {
     for (int r = 0; r < n_; r++) {
       at(r).kernels.clear();
@@ -203,10 +207,7 @@ class MessageTeam {
     a.items = a.lane_count * instances;
     a.eager = small > 0;
     a.packets = small > 0 && small == lanes.size();
-    a.warps = a.packets && a.items > 1 && shape_.warps_lead;
-    kernel.items.resize(a.items);
-    kernel.waits.resize(a.items);
-    kernel.room.resize(a.items * (a.lane_bytes + a.resolved_bytes));
+    a.warps = a.packets && a.items > blocks_of(a) && shape_.warps_lead;
     kernel.resolved.resize(kMessageResolvedBytes);
     EXPECT_LE(a.items * a.resolved_bytes, kMessageResolvedBytes);
     a.resolved = kernel.resolved.data();
@@ -243,6 +244,7 @@ TEST(LaneKernel, ExchangesMessages) {
         shape.in_shared = in_shared;
         shape.straight = straight;
         shape.wide = wide;
+        shape.blocks = straight ? 1 : 3;
         MessageTeam team(4, shape);
         Random random(mix(test_seed(), 44));
         for (int round = 0; round < 4; round++)
@@ -255,9 +257,11 @@ TEST(LaneKernel, ExchangesMessages) {
 // has entered the kernel of the one before, so they come while others run.
 TEST(LaneMessages, AreInPacketsIfTheyAreSmall) {
   for (const int host : {0, 1, 2})
-    for (const uint32_t warps : {2u, 4u})
+    for (const uint32_t blocks : {1u, 3u})
       for (const bool warps_lead : {false, true}) {
+        const uint32_t warps = blocks == 1 ? 4 : 2;
         MessageCase shape;
+        shape.blocks = blocks;
         shape.host = host;
         shape.packets = true;
         shape.warps = warps;
@@ -277,7 +281,7 @@ TEST(LaneMessages, AreInPacketsIfTheyAreSmall) {
             bytes = large ? small + 1 + random.below(9000) : 1 + random.below(small);
           }
         }
-        ASSERT_EQ(team.exchange(all), "") << host << ' ' << warps << warps_lead;
+        ASSERT_EQ(team.exchange(all), "") << host << ' ' << blocks << warps_lead;
         EXPECT_GT(team.with_packets(), 0u);
       }
 }

@@ -1,102 +1,22 @@
-// Ranks of the emulated lane kernel, each with its memory, program and one thread block. Words and
-// pools lie in plain memory.
+// Ranks that run calls in the emulated lane kernel. Words and pools lie in plain memory.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <thread>
 
-#include "src/base/handles.h"
-#include "src/exec/cuda/kernels/lane_kernel.cuh"
-#include "src/exec/cuda/lane_geometry.h"
 #include "tests/exec/cuda/lane_network.h"
+#include "tests/exec/cuda/lane_ranks.h"
 #include "tests/schedule/reference_run.h"
 #include "tests/support/sampling.h"
 
 namespace weft::test {
 
 using namespace cuda;  // NOLINT(google-build-using-namespace): it tests most of it
-
-// Zeros, as aligned as device memory. Pages cost nothing until they are touched.
-class DeviceBytes {
- public:
-  DeviceBytes() = default;
-  explicit DeviceBytes(size_t size) { resize(size); }
-  void resize(size_t size) {  // what was there is gone
-    memory_ = Mapping::anonymous(std::max<size_t>(size, 1));
-    size_ = size;
-  }
-  void assign(const std::vector<std::byte>& bytes) {
-    resize(bytes.size());
-    std::copy(bytes.begin(), bytes.end(), data());
-  }
-  std::byte* data() const { return memory_.data(); }
-  std::byte* begin() const { return data(); }
-  std::byte* end() const { return data() + size_; }
-  size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-
- private:
-  Mapping memory_;
-  size_t size_ = 0;
-};
-
-// A rank's memory for lanes, which all its programs use.
-struct LaneHome {
-  DeviceBytes memory;  // words, then the pool
-  LaneCounters counters;
-  HostFlags flags;
-  uint64_t sent = 0;  // see lane_area_pool()
-  DeviceBytes gpu;    // memory that NICs reach, in place of the pool and the outbox
-  std::shared_ptr<NicBuffers> buffers;
-  int slot = -1;  // of the last call's buffer
-};
-
-// A rank's memory and program.
-struct LaneRank {
-  LaneImage image;
-  std::shared_ptr<LaneHome> home = std::make_shared<LaneHome>();
-  std::vector<int32_t> buffer, before;  // input and output
-  std::vector<float> losses;            // of the input, then of the output
-  size_t output_at = 0;
-  DeviceBytes lanes, resolved;
-  std::vector<LanePort> producers;
-  std::vector<LaneSize> sizes;
-  std::vector<uint64_t> progress;
-  LaneArguments arguments;
-};
-
-struct LaneCase {
-  bool straight = true;
-  uint64_t count = 1;
-  bool packets = false;
-  bool in_shared = true;
-  int host = 0;           // ranks of a host; 0: all are on one
-  bool gpu = false;       // NICs reach the memory of every other rank's GPU
-  bool all_gpus = false;  // and of the others
-  // 1: and the outputs there, 2: and the inputs there, 3: both
-  int buffers = 0;
-  bool feedback = false;
-  bool gaps = true;           // between lanes in shared memory
-  bool wide = false;          // packets: one instance, of many words
-  bool some_private = false;  // peers do not reach the outputs of odd ranks
-  bool eager = false;         // calls between hosts, if their messages fit
-  uint32_t warps = 0;         // of a block, two at least; each leads itself. 0: one leads another
-  uint32_t threads() const { return (warps > 0 ? warps : 2) * kWarp; }
-  LaneRoom room() const {
-    LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
-    room.least_packet_bytes = wide ? 1 << 20 : 64;
-    room.packet_bytes = packets && (host == 0 || eager) ? 1 << 20 : 0;
-    room.eager_bytes = eager ? kEagerBytes : 0;
-    return room;
-  }
-  // The same whether calls are eager or not: teams share memory.
-  static constexpr size_t kEagerBytes = 1 << 14;
-  size_t pool_bytes() const { return room().pool_bytes + 2 * kEagerBytes; }
-};
 
 class LaneTeam {
  public:
@@ -280,41 +200,31 @@ class LaneTeam {
     });
   }
   static void run_rank(const std::vector<LaneTeam*>& calls, int r, bool late) {
-    size_t most_items = 0, most_room = 0;
-    for (LaneTeam* team : calls) {
-      const LaneArguments& a = team->at(r).arguments;
-      most_items = std::max<size_t>(most_items, a.items);
-      most_room = std::max<size_t>(most_room, (a.lane_bytes + a.resolved_bytes) * a.items);
-    }
-    const auto shared = std::make_unique<LaneShared>();
-    std::vector<LaneItem> items(most_items);
-    std::vector<LaneWait> waits(most_items);
-    const DeviceBytes room(most_room);
+    const LaneCase& shape = calls.front()->shape_;
+    if (r == calls.front()->missing_) return;
     if (late) std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    EmulatedBlock(calls.front()->shape_.threads()).run([&](uint32_t t) {
-      for (size_t call = 0; call < calls.size(); call++) {
-        LaneTeam& team = *calls[call];
-        if (r == team.missing_) return;
-        LaneArguments& a = team.at(r).arguments;
-        if (t == 0) {  // as lane_kernel() does
-          a.block_items = items.data();
-          a.block_item_count = a.items;
-        }
-        if (team.coded()) {
-          LaneRunner<Native<float>, Sum>(a, *shared, items.data(), waits.data()).run(room.data());
-        } else if (team.c_.reduces()) {
-          LaneRunner<Native<int32_t>, Sum>(a, *shared, items.data(), waits.data()).run(room.data());
-        } else {
-          LaneRunner<Bytes, Sum>(a, *shared, items.data(), waits.data()).run(room.data());
-        }
-        __syncthreads();
-        if (t > 0) continue;
-        team.spoil_input(r);
-        if (call % static_cast<size_t>(team.c_.nranks) == static_cast<size_t>(r))
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    });
+    std::deque<LaneBlock> blocks(shape.blocks);
+    const auto run = [&](size_t call) {
+      LaneTeam& team = *calls[call];
+      const LaneArguments& a = team.at(r).arguments;
+      LaneBlock& block = blocks[blockIdx.x];
+      if (team.coded())
+        block.run<Native<float>>(a);
+      else if (team.c_.reduces())
+        block.run<Native<int32_t>>(a);
+      else
+        block.run<Bytes>(a);
+    };
+    EmulatedGrid(shape.blocks, shape.threads())
+        .run(
+            calls.size(), [&](size_t call) { return calls[call]->blocks_of(r); }, run,
+            [&](size_t call) {
+              calls[call]->spoil_input(r);
+              if (call % static_cast<size_t>(calls.front()->c_.nranks) == static_cast<size_t>(r))
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            });
   }
+  uint32_t blocks_of(int r) { return std::clamp(at(r).arguments.items, 1u, shape_.blocks); }
   bool coded() const { return !verified_.schedule().codecs.empty(); }
   LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   LaneArea area_of(LaneRank& rank) const {
@@ -406,7 +316,7 @@ class LaneTeam {
     a.data.slice = g.slice;
     a.items = a.lane_count * g.instances;
     a.in_a_row = g.instances;
-    a.warps = shape_.warps > 0 && g.packets && a.items > 1 && are_simple(rank.image);
+    a.warps = shape_.warps > 0 && g.packets && a.items > blocks_of(r) && are_simple(rank.image);
     a.reduction.type = coded() ? ncclFloat32 : ncclInt32;
     std::copy(rank.image.codecs.begin(), rank.image.codecs.end(), a.codecs);
     if (coded()) a.codec_block = rank.image.codecs.front().block;

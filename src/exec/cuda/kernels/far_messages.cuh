@@ -8,10 +8,11 @@
 namespace weft::cuda {
 
 // Whether a port's consumer has entered another call than this one. (It looks twice, because a
-// grant may arrive in two halves.)
+// grant may arrive in two halves. Messages of send/recv have no other call, and the next one's
+// grant comes to the same place.)
 __device__ inline bool is_in_other_call(const LaneArguments& a, const LanePlaces& places,
                                         const LanePort& port) {
-  if (!places.is_eager(port)) return false;
+  if (!places.is_eager(port) || places.is_message()) return false;
   for (int look = 0; look < 2; look++) {
     const Packet granted = load_packet(places.grant(port));
     if (granted.flag0 != places.call() || granted.flag1 == (places.call() ^ a.signature))

@@ -35,6 +35,7 @@ class LanePlaces {
 
   __device__ const LaneData& data() const { return d_; }
   __device__ uint32_t call() const { return item_.call; }
+  __device__ bool is_message() const { return item_.lane->own; }  // of send/recv
   __device__ Credit& credit(const LanePort& port) const {
     return port.credits[number_of(port.credit_position)];
   }

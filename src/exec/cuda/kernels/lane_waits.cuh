@@ -59,12 +59,16 @@ class LaneWaits : protected LaneItems {
       settled = load_volatile(&a_.counters->settled);
     }
     for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
-      // Of send/recv there is one place, and no other call.
-      const bool eager = places.is_eager(ports[s]), two = eager && !lane.own;
+      const bool eager = places.is_eager(ports[s]);
       const Packet granted = load_packet(places.grant(ports[s]));
-      uint32_t before = granted.flag0;
-      if (two) before = load_packet(places.grant(ports[s], item_.call - 1)).flag0;
-      if (eager && before == item_.call - 1) continue;
+      if (eager && lane.own) {  // one place, and no other call
+        if (static_cast<int32_t>(granted.flag0 - (item_.call - 1)) >= 0) continue;
+        mine = false;
+        waits = ports[s].peer;
+        continue;
+      }
+      if (eager && load_packet(places.grant(ports[s], item_.call - 1)).flag0 == item_.call - 1)
+        continue;
       if (is_grant(a_, item_.call, granted, eager)) continue;
       mine = false;
       waits = ports[s].peer;

@@ -41,8 +41,8 @@ struct Index {
 };
 #define threadIdx (weft::cuda::Index{weft::cuda::emulated.number})
 #define blockDim (weft::cuda::Index{weft::cuda::emulated.block->size})
-#define blockIdx (weft::cuda::Index{0})
-#define gridDim (weft::cuda::Index{1})
+#define blockIdx (weft::cuda::Index{weft::cuda::emulated.block->number})
+#define gridDim (weft::cuda::Index{weft::cuda::emulated.block->blocks})
 
 inline void __syncthreads() { emulated.block->meeting.arrive_and_wait(); }
 inline void meet_block() { __syncthreads(); }
