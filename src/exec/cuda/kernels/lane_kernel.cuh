@@ -135,6 +135,7 @@ class LaneRunner : private LaneTells {
   __device__ void enter() {
     next_ = 0;
     if (own_ > 0) item_ = items_[0];
+    warp_meet();  // before one of them writes there
   }
 
   // A block with a single item and small messages needs no leaders: nothing else could be done
