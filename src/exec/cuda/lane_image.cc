@@ -16,7 +16,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr uint32_t kMostSources = 64;  // kMostEnds of lane_kernel.cuh
+constexpr uint32_t kMostSources = 64;  // kMostEnds of lane_packets.cuh
 constexpr uint32_t kLeaders = 32;      // threads of a warp
 
 // The ports of a rank, by FIFO: those it receives from or sends to, in the order of the graph. Both
