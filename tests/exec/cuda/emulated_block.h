@@ -51,8 +51,8 @@ inline thread_local EmulatedThread emulated;
 
 class EmulatedBlock {
  public:
-  explicit EmulatedBlock(uint32_t threads, uint32_t number = 0)
-      : size(threads), number(number), meeting(threads), turns_(threads) {
+  explicit EmulatedBlock(uint32_t threads, uint32_t place = 0)
+      : size(threads), index(place), meeting(threads), turns_(threads) {
     for (uint32_t t = 0; t < threads; t += kWarp)
       warps.emplace_back(threads - t < kWarp ? threads - t : kWarp);
   }
@@ -108,7 +108,7 @@ class EmulatedBlock {
     swapcontext(&mine.context, &turns_[next].context);
   }
 
-  const uint32_t size, number;
+  const uint32_t size, index;
   uint32_t blocks = 1;  // of the kernel
   Meeting meeting;
   std::deque<EmulatedWarp> warps;  // the last one may have fewer threads

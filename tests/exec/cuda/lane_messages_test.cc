@@ -56,8 +56,9 @@ class MessageTeam {
     return exchange({sizes});
   }
 
-  // Whether a rank is done while the others have not begun. They begin then, or after some time.
-  bool ends_before_others(int first, const std::vector<Sizes>& all) {
+  // Whether a rank is done while the others have not begun. They begin then, or after some time:
+  // long if it `should`.
+  bool ends_before_others(int first, const std::vector<Sizes>& all, bool should) {
     prepare(all);
     std::atomic<bool> ended{false};
     std::vector<std::thread> threads;
@@ -65,7 +66,7 @@ class MessageTeam {
       run_rank(first);
       ended = true;
     });
-    for (int tries = 0; tries < 200 && !ended; tries++)
+    for (int tries = 0; tries < (should ? 30'000 : 200) && !ended; tries++)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const bool before = ended;
     for (int r = 0; r < n_; r++)
@@ -73,6 +74,22 @@ class MessageTeam {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(check(all), "");
     return before;
+  }
+
+  // All ranks run one kernel. Rank 0 waits for rank `late` when half of the next grant of
+  // `consumer` comes.
+  std::string exchange_with_half_a_grant(const Sizes& sizes, int consumer, int late) {
+    prepare({sizes});
+    std::vector<std::thread> threads;
+    for (int r = 0; r < n_; r++)
+      if (r != late) threads.emplace_back([this, r] { run_rank(r); });
+    Packet& grant = words(0).message_credits(n_)[consumer * kMessageInstances].grant;
+    while (__atomic_load_n(&grant.flag0, __ATOMIC_ACQUIRE) != 1) std::this_thread::yield();
+    __atomic_store_n(&grant.flag1, 2u, __ATOMIC_RELEASE);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    threads.emplace_back([this, late] { run_rank(late); });
+    for (std::thread& thread : threads) thread.join();
+    return check({sizes});
   }
 
   uint64_t most_small() const { return small_message_bytes(room(), n_); }
@@ -295,11 +312,22 @@ TEST(LaneMessages, GoBeforeTheyAreExpected) {
     shape.host = host;
     shape.packets = true;
     MessageTeam team(2, shape);
-    EXPECT_TRUE(team.ends_before_others(0, {small})) << host;
-    EXPECT_FALSE(team.ends_before_others(0, {small, small})) << host;
-    EXPECT_FALSE(team.ends_before_others(0, {large})) << host;
-    EXPECT_FALSE(team.ends_before_others(0, {small, back})) << host;
-    EXPECT_TRUE(team.ends_before_others(0, {small})) << host;
+    EXPECT_TRUE(team.ends_before_others(0, {small}, true)) << host;
+    EXPECT_FALSE(team.ends_before_others(0, {small, small}, false)) << host;
+    EXPECT_FALSE(team.ends_before_others(0, {large}, false)) << host;
+    EXPECT_FALSE(team.ends_before_others(0, {small, back}, false)) << host;
+    EXPECT_TRUE(team.ends_before_others(0, {small}, true)) << host;
+  }
+}
+
+// Their grants have one place. What is left of one while the next one comes is no other call.
+TEST(LaneMessages, MayBeGrantedInTwoHalves) {
+  for (const int host : {0, 1}) {
+    MessageCase shape;
+    shape.host = host;
+    shape.packets = true;
+    MessageTeam team(3, shape);
+    EXPECT_EQ(team.exchange_with_half_a_grant({0, 200, 0, 0, 0, 0, 200, 0, 0}, 1, 2), "") << host;
   }
 }
 

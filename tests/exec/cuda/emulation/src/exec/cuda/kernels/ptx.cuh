@@ -41,7 +41,7 @@ struct Index {
 };
 #define threadIdx (weft::cuda::Index{weft::cuda::emulated.number})
 #define blockDim (weft::cuda::Index{weft::cuda::emulated.block->size})
-#define blockIdx (weft::cuda::Index{weft::cuda::emulated.block->number})
+#define blockIdx (weft::cuda::Index{weft::cuda::emulated.block->index})
 #define gridDim (weft::cuda::Index{weft::cuda::emulated.block->blocks})
 
 inline void __syncthreads() { emulated.block->meeting.arrive_and_wait(); }
