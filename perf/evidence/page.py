@@ -48,7 +48,7 @@ copied (`WEFT_LEND_PAGES=0`, one run at 32 MiB: from 12% faster to 22% slower). 
 before the last mendings of the lane kernel, which have run in emulation only. NCCL's
 times of 8 KiB vary most: its reduce_scatter of 8x2 took 3,568 us in this round and 178 in the one before. At 32 MiB between four hosts Weft's
 all_reduce, all_gather and alltoall move 18, 20 and 24 GB/s in all (25, 24 and 24 on another day), where loopback TCP carries about 27.
-Half a ping-pong of 8 bytes takes 27 to 37 us (NCCL 30 to 33), of which the kernels have about 20 and proxies and sockets 8 to 10 (`hop_parts`: TCP alone 4):
+Before small sends were packets, half a ping-pong of 8 bytes took 27 to 37 us (NCCL 30 to 33), of which the kernels had about 20 and proxies and sockets 8 to 10 (`hop_parts`: TCP alone 4):
 
 {hosts_table}
 

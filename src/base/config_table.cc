@@ -158,7 +158,8 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_EAGER_BYTES", &Config::eager_bytes,
      "GPU only. Memory of a rank, twice, for messages between hosts that do not wait until their "
      "receiver has entered the call. Their packets have as much of their own, at most 1 MiB. Calls "
-     "whose messages fit use it. 0: none do, and messages between hosts are no packets."},
+     "whose messages fit use it. 0: none do, and where ranks are on several hosts no messages are "
+     "packets."},
     {"WEFT_STRAIGHT", &Config::straight,
      "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
     {"WEFT_NET_LANES", &Config::net_lanes,

@@ -20,10 +20,10 @@
 // producer writes them to its own outbox and posts where they belong, without a fence, and the
 // proxies carry the data from packets to packets.
 //
-// Small messages of send/recv are always packets, between all ranks, because each end sees the size
-// of the message but not the group that the other one puts it into. They have halves by the number
-// of the message between the two ranks. A producer writes one when its consumer has entered the one
-// before, and does not wait for more.
+// Small messages of send/recv are packets between all ranks, or between none, because each end sees
+// the size of the message but not the group that the other one puts it into. They have halves by
+// the number of the message between the two ranks. A producer writes one when its consumer has
+// entered the one before, and does not wait for more.
 //
 // Between hosts data goes through slots at both ends, unless NICs reach the caller's buffers. Then
 // a producer may leave it where it is (it lends it), and a consumer may get it in its output. A
@@ -78,7 +78,8 @@ WEFT_HD inline bool has_eager(uint64_t tail, uint64_t wanted) {
 inline constexpr uint32_t kLanePackets = 128 << 10;
 inline constexpr uint32_t kEagerPackets = kLanePackets / 2;
 
-// Packets of messages of send/recv: in all, unless there are too many ranks, and of a message.
+// Packets of messages of send/recv: in all, unless there are too many ranks, and of a message. (The
+// limit is that of schedules' packets. Neither has been measured for messages, on any machine.)
 inline constexpr uint32_t kAllMessagePackets = 32 << 10;
 inline constexpr uint32_t kLeastMessagePackets = 8, kMostMessagePackets = kLaneInlineBytes / 8;
 WEFT_HD inline uint32_t message_packets(uint32_t nranks) {
