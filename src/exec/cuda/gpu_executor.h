@@ -313,6 +313,7 @@ class GpuExecutor {
   void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments, bool early,
               size_t shared_bytes = 0) const;
   void run_packets(GpuPlan& plan, const GpuCall& call);
+  bool run_small_messages(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   void share_memory(std::span<std::byte* const> boards, std::span<const uint64_t> processes,
                     Borrow borrow);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);

@@ -67,6 +67,32 @@ LaneData small_message_data(void* pointer, uint64_t bytes) {
   return d;
 }
 
+SmallMessage small_message(const LanePort& port, bool sends, void* pointer, uint64_t bytes,
+                           uint32_t* counter, int nranks, const std::byte* area,
+                           uint64_t outbox_at) {
+  const uint64_t each = message_packets(static_cast<uint32_t>(nranks));
+  SmallMessage out;
+  out.memory = static_cast<std::byte*>(pointer);
+  out.packets = port.packets + port.position * each;
+  out.counter = counter;
+  out.grant = &port.credits[port.credit_position * kMessageInstances].grant;
+  out.bytes = static_cast<uint32_t>(bytes);
+  out.peer = static_cast<int16_t>(port.peer);
+  out.sends = sends;
+  if (port.post == nullptr) return out;
+  out.post = sends ? port.small_post : port.post;
+  if (!sends) return out;
+  out.to = reinterpret_cast<uint64_t>(out.packets) - kRemote;
+  out.packets = reinterpret_cast<Packet*>(port.outbox + outbox_at) + port.credit_position * each;
+  out.from = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(out.packets) - area);
+  return out;
+}
+
+uint32_t small_message_half(int nranks) {
+  const auto n = static_cast<uint32_t>(nranks);
+  return n * message_packets(n);
+}
+
 LaneImage::Lane message_lane(int peer, bool sends) {
   LaneOperand memory, fifo;
   memory.kind = sends ? LaneOperand::kInput : LaneOperand::kOutput;

@@ -5,11 +5,11 @@
 
 #include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/lane_image.h"
+#include "src/exec/cuda/small_message.h"
 
 namespace weft::cuda {
 
-// The most messages of a kernel, in each direction, and the room for their resolved lanes. Bytes.
-inline constexpr size_t kMostKernelMessages = 32;
+// The room for the resolved lanes of a kernel's messages, in bytes.
 inline constexpr size_t kMessageResolvedBytes =
     2 * kMostKernelMessages * kMessageInstances *
     (2 * (sizeof(LaneEnd) + sizeof(std::byte*)) + sizeof(LaneLength) + 16);
@@ -28,6 +28,12 @@ LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t sl
 // The most bytes of messages that are packets. 0: none are. Each end decides by the size alone.
 uint64_t small_message_bytes(const LaneRoom& room, int nranks);
 LaneData small_message_data(void* pointer, uint64_t bytes);
+// The same in a kernel that has no others. `port`: of message_lane()'s only message. `area`: this
+// rank's, if the peer is on another host; its outbox for these messages is at `outbox_at`.
+SmallMessage small_message(const LanePort& port, bool sends, void* pointer, uint64_t bytes,
+                           uint32_t* counter, int nranks, const std::byte* area,
+                           uint64_t outbox_at);
+uint32_t small_message_half(int nranks);
 
 // One step: the message is sent, or received.
 LaneImage::Lane message_lane(int peer, bool sends);

@@ -331,10 +331,52 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   }
 }
 
+// False if some message is not small, or there are too many for the rank's blocks.
+bool GpuExecutor::run_small_messages(std::span<const GpuMessage> sends,
+                                     std::span<const GpuMessage> receives) {
+  State& s = *state_;
+  const uint64_t most = small_message_bytes(s.room, s.options.nranks);
+  uint64_t largest = 0;
+  for (const auto& messages : {sends, receives})
+    for (const GpuMessage& message : messages) {
+      if (message.bytes == 0 || message.bytes > most) return false;
+      largest = std::max(largest, message.bytes);
+    }
+  SmallMessageArguments a;
+  a.watch = s.comm;
+  a.counters = static_cast<LaneCounters*>(s.lane_counters.get());
+  a.count = static_cast<uint32_t>(sends.size() + receives.size());
+  a.half = small_message_half(s.options.nranks);
+  const SmallMessageGrid grid =
+      small_message_grid(a.count, static_cast<uint32_t>(ceil_div(largest, uint64_t{8})), kThreads,
+                         static_cast<uint32_t>(s.max_ctas));
+  if (grid.blocks == 0) return false;
+  a.team = grid.team;
+  alignas(16) ParameterBytes<small_message_parameters(2 * kMostMessages)> parameters;
+  std::memcpy(parameters.bytes, static_cast<const void*>(&a), sizeof a);
+  std::byte* at = parameters.bytes + sizeof a;
+  const auto add = [&](const GpuMessage& message, bool is_send) {
+    const LanePort port = connected_port(s, {message.peer, 0, 0, 1}, !is_send, true);
+    const SmallMessage small = small_message(
+        port, is_send, message.pointer, message.bytes, s.message_counters(is_send, message.peer),
+        s.options.nranks, s.areas_of[static_cast<size_t>(s.options.rank)],
+        lane_pool_bytes(s.options.scratch_bytes, true));
+    std::memcpy(at, &small, sizeof small);
+    at += sizeof small;
+  };
+  for (const GpuMessage& message : sends) add(message, true);
+  for (const GpuMessage& message : receives) add(message, false);
+  launch(small_message_kernel_function(a.count <= kFewSmallMessages), grid.blocks, grid.threads,
+         &parameters, s.order->follows_program());
+  s.order->launched(true);
+  return true;
+}
+
 void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
                                std::span<const GpuMessage> receives) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
+  if (run_small_messages(sends, receives)) return;
   alignas(16) ParameterBytes<kMostMessageBytes> parameters;
   MessageArguments a;
   fill_in(a, s);
@@ -348,13 +390,12 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   uint64_t slice = 0;
   uint32_t instances = 1;
   const uint64_t most_small = small_message_bytes(s.room, s.options.nranks);
-  size_t small = 0;
   const auto add = [&](const GpuMessage& message, bool is_send) {
     LaneHead head;
     head.own = true;
     head.counter = s.message_counters(is_send, message.peer);
     head.packets = message.bytes > 0 && message.bytes <= most_small;
-    small += head.packets ? 1 : 0;
+    a.eager = a.eager || head.packets;
     const uint64_t place = is_send || head.packets
                                ? kPrivate
                                : s.place_of(message.pointer, message.bytes, message.peer);
@@ -380,16 +421,10 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   if (a.bytes > sizeof parameters)
     fail(ncclInternalError, "{} messages do not fit into a kernel", a.lane_count);
   a.items = a.lane_count * instances;
-  a.eager = small > 0;
-  a.packets = small == lanes.size();
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
-  const uint64_t words = ceil_div(slice, uint64_t{8}), own = ceil_div(uint64_t{a.items}, blocks);
-  a.warps = a.packets && own > 1 && words <= kMostWarpWords;
   // As many threads as move data at once, and a warp that may lead.
-  const uint64_t threads =
-      std::clamp<uint64_t>(a.packets ? packet_threads(words, own, a.warps)
-                                     : round_up(ceil_div(slice, uint64_t{16}), 32) + 32,
-                           kFewThreads, kThreads);
+  const uint64_t threads = std::clamp<uint64_t>(round_up(ceil_div(slice, uint64_t{16}), 32) + 32,
+                                                kFewThreads, kThreads);
   const bool few = a.bytes <= kFewMessageBytes;
   const size_t shared =
       shared_bytes(a, blocks, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <deque>
 
+#include "src/exec/cuda/kernels/small_message_kernel.cuh"
 #include "tests/exec/cuda/lane_network.h"
 #include "tests/exec/cuda/lane_ranks.h"
 #include "tests/support/sampling.h"
@@ -20,7 +22,7 @@ struct MessageCase {
   bool packets = false;     // for small messages
   uint32_t blocks = 1;      // of a rank, at most
   uint32_t warps = 2;       // of a block
-  bool warps_lead = false;  // themselves, where all messages are small
+  bool teams = true;        // small messages have a kernel of their own, if it has no others
 };
 
 // Every rank sends to some ranks, itself among them, in one kernel.
@@ -93,11 +95,14 @@ class MessageTeam {
   }
 
   uint64_t most_small() const { return small_message_bytes(room(), n_); }
-  // Kernels whose messages are all packets.
-  size_t with_packets() const {
-    size_t all = 0;
+  // Kernels of small messages only, and others that have some.
+  std::pair<size_t, size_t> with_packets() const {
+    std::pair<size_t, size_t> all;
     for (const Rank& rank : ranks_)
-      for (const Kernel& kernel : rank.kernels) all += kernel.arguments.packets ? 1 : 0;
+      for (const Kernel& kernel : rank.kernels) {
+        all.first += kernel.small_blocks > 0 ? 1 : 0;
+        all.second += kernel.small_blocks == 0 && kernel.arguments.eager ? 1 : 0;
+      }
     return all;
   }
 
@@ -106,6 +111,10 @@ class MessageTeam {
     DeviceBytes lanes, resolved;
     std::vector<std::vector<std::byte>> sent, received;
     LaneArguments arguments;
+    // Of small messages only: the arguments and the messages.
+    std::vector<SmallMessage> messages;
+    DeviceBytes small;
+    uint32_t small_blocks = 0;
   };
   struct Rank {
     DeviceBytes memory;  // words, pool, and the outboxes
@@ -131,10 +140,19 @@ class MessageTeam {
     std::deque<LaneBlock> blocks(shape_.blocks);
     EmulatedGrid(shape_.blocks, shape_.warps * kWarp)
         .run(
-            rank.kernels.size(), [&](size_t k) { return blocks_of(rank.kernels[k].arguments); },
+            rank.kernels.size(),
             [&](size_t k) {
-              const LaneArguments& a = rank.kernels[k].arguments;
-              if (a.items > 0) blocks[blockIdx.x].run<Bytes>(a, shape_.in_shared);
+              const Kernel& kernel = rank.kernels[k];
+              return kernel.small_blocks > 0 ? kernel.small_blocks : blocks_of(kernel.arguments);
+            },
+            [&](size_t k) {
+              const Kernel& kernel = rank.kernels[k];
+              const LaneArguments& a = kernel.arguments;
+              if (kernel.small_blocks > 0)
+                run_small_messages(
+                    *reinterpret_cast<const SmallMessageArguments*>(kernel.small.data()));
+              else if (a.items > 0)
+                blocks[blockIdx.x].run<Bytes>(a, shape_.in_shared);
             },
             [&](size_t k) {
               if (k % static_cast<size_t>(n_) == static_cast<size_t>(r))
@@ -188,7 +206,7 @@ class MessageTeam {
     kernel.sent.resize(static_cast<size_t>(n_));
     kernel.received.resize(static_cast<size_t>(n_));
     std::vector<std::vector<std::byte>> lanes;
-    size_t small = 0;
+    uint64_t largest = 0;
     uint32_t instances = 1;
     const auto add = [&](int peer, bool sends, std::vector<std::byte>& data, uint64_t bytes) {
       data.resize(bytes);
@@ -197,7 +215,8 @@ class MessageTeam {
       LaneHead head;
       head.own = true;
       head.packets = bytes <= most_small();
-      small += head.packets ? 1 : 0;
+      a.eager = a.eager || head.packets;
+      largest = std::max(largest, bytes);
       head.counter =
           rank.counters_of_messages.data() + ((sends ? n_ : 0) + peer) * kMessageInstances;
       const uint64_t place = sends || !shape_.straight || apart(r, peer)
@@ -210,6 +229,9 @@ class MessageTeam {
       lanes.push_back(write_lane(
           message_lane(peer, sends), head,
           [&](const LaneImagePort& from, bool receives) { return port(from, r, receives); }));
+      kernel.messages.push_back(small_message(port({peer, 0, 0, 1}, r, !sends), sends, data.data(),
+                                              bytes, head.counter, n_, rank.memory.data(),
+                                              a.small_outbox_at));
     };
     for (int peer = 0; peer < n_; peer++) {
       const auto p = static_cast<size_t>(peer);
@@ -222,12 +244,27 @@ class MessageTeam {
     a.lanes = kernel.lanes.data();
     a.lane_count = static_cast<uint32_t>(lanes.size());
     a.items = a.lane_count * instances;
-    a.eager = small > 0;
-    a.packets = small > 0 && small == lanes.size();
-    a.warps = a.packets && a.items > blocks_of(a) && shape_.warps_lead;
+    if (shape_.teams && largest <= most_small() && !lanes.empty()) prepare_small(kernel, largest);
     kernel.resolved.resize(kMessageResolvedBytes);
     EXPECT_LE(a.items * a.resolved_bytes, kMessageResolvedBytes);
     a.resolved = kernel.resolved.data();
+  }
+
+  void prepare_small(Kernel& kernel, uint64_t largest) {
+    SmallMessageArguments a;
+    a.watch = kernel.arguments.watch;
+    a.counters = kernel.arguments.counters;
+    a.count = static_cast<uint32_t>(kernel.messages.size());
+    a.half = small_message_half(n_);
+    const SmallMessageGrid grid =
+        small_message_grid(a.count, static_cast<uint32_t>((largest + 7) / 8),
+                           shape_.warps * kWarp, shape_.blocks, kWarp);
+    a.team = grid.team;
+    kernel.small_blocks = grid.blocks;
+    kernel.small.resize(small_message_parameters(kernel.messages.size()));
+    std::memcpy(kernel.small.data(), static_cast<const void*>(&a), sizeof a);
+    std::memcpy(kernel.small.data() + sizeof a, kernel.messages.data(),
+                kernel.messages.size() * sizeof(SmallMessage));
   }
 
   LanePort port(const LaneImagePort& from, int r, bool receives) {
@@ -275,15 +312,15 @@ TEST(LaneKernel, ExchangesMessages) {
 TEST(LaneMessages, AreInPacketsIfTheyAreSmall) {
   for (const int host : {0, 1, 2})
     for (const uint32_t blocks : {1u, 3u})
-      for (const bool warps_lead : {false, true}) {
+      for (const bool teams : {false, true}) {
         const uint32_t warps = blocks == 1 ? 4 : 2;
         MessageCase shape;
         shape.blocks = blocks;
         shape.host = host;
         shape.packets = true;
         shape.warps = warps;
-        shape.warps_lead = warps_lead;
-        shape.in_shared = warps_lead;
+        shape.teams = teams;
+        shape.in_shared = teams;
         MessageTeam team(4, shape);
         const uint64_t small = team.most_small();
         ASSERT_EQ(small, 256u);
@@ -298,8 +335,10 @@ TEST(LaneMessages, AreInPacketsIfTheyAreSmall) {
             bytes = large ? small + 1 + random.below(9000) : 1 + random.below(small);
           }
         }
-        ASSERT_EQ(team.exchange(all), "") << host << ' ' << blocks << warps_lead;
-        EXPECT_GT(team.with_packets(), 0u);
+        ASSERT_EQ(team.exchange(all), "") << host << ' ' << blocks << teams;
+        const auto [alone, beside] = team.with_packets();
+        EXPECT_EQ(alone > 0, teams);
+        EXPECT_GT(beside, 0u);
       }
 }
 
@@ -307,17 +346,19 @@ TEST(LaneMessages, AreInPacketsIfTheyAreSmall) {
 // until that is expected, and its consumer gets both.
 TEST(LaneMessages, GoBeforeTheyAreExpected) {
   const MessageTeam::Sizes small = {0, 200, 0, 0}, large = {0, 2000, 0, 0}, back = {0, 0, 9, 0};
-  for (const int host : {0, 1}) {
-    MessageCase shape;
-    shape.host = host;
-    shape.packets = true;
-    MessageTeam team(2, shape);
-    EXPECT_TRUE(team.ends_before_others(0, {small}, true)) << host;
-    EXPECT_FALSE(team.ends_before_others(0, {small, small}, false)) << host;
-    EXPECT_FALSE(team.ends_before_others(0, {large}, false)) << host;
-    EXPECT_FALSE(team.ends_before_others(0, {small, back}, false)) << host;
-    EXPECT_TRUE(team.ends_before_others(0, {small}, true)) << host;
-  }
+  for (const int host : {0, 1})
+    for (const bool teams : {false, true}) {
+      MessageCase shape;
+      shape.host = host;
+      shape.packets = true;
+      shape.teams = teams;
+      MessageTeam team(2, shape);
+      EXPECT_TRUE(team.ends_before_others(0, {small}, true)) << host << teams;
+      EXPECT_FALSE(team.ends_before_others(0, {small, small}, false)) << host << teams;
+      EXPECT_FALSE(team.ends_before_others(0, {large}, false)) << host << teams;
+      EXPECT_FALSE(team.ends_before_others(0, {small, back}, false)) << host << teams;
+      EXPECT_TRUE(team.ends_before_others(0, {small}, true)) << host << teams;
+    }
 }
 
 // Their grants have one place. What is left of one while the next one comes is no other call.
@@ -326,9 +367,31 @@ TEST(LaneMessages, MayBeGrantedInTwoHalves) {
     MessageCase shape;
     shape.host = host;
     shape.packets = true;
+    shape.teams = false;
     MessageTeam team(3, shape);
     EXPECT_EQ(team.exchange_with_half_a_grant({0, 200, 0, 0, 0, 0, 200, 0, 0}, 1, 2), "") << host;
   }
+}
+
+// Every message has a team, in as many blocks as there are.
+TEST(LaneMessages, HaveTeamsThatFit) {
+  for (const uint32_t count : {1u, 2u, 7u, 64u})
+    for (const uint32_t words : {1u, 32u, 33u, 500u, 1024u})
+      for (const uint32_t blocks : {1u, 2u, 5u, 64u}) {
+        const SmallMessageGrid grid = small_message_grid(count, words, 512, blocks);
+        if (count > 16 * blocks) {
+          EXPECT_EQ(grid.blocks, 0u);
+          continue;
+        }
+        ASSERT_GT(grid.blocks, 0u) << count << ' ' << words << ' ' << blocks;
+        EXPECT_LE(grid.blocks, blocks);
+        EXPECT_LE(grid.threads, 512u);
+        EXPECT_EQ(grid.team % 32, 0u);
+        EXPECT_GE(grid.threads / grid.team * grid.blocks, count);
+        EXPECT_TRUE(grid.team < words + 32) << "threads without words";
+      }
+  EXPECT_EQ(small_message_grid(2, 1024, 512, 2).team, 512u);
+  EXPECT_EQ(small_message_grid(2, 1, 512, 16).blocks, 1u);
 }
 
 TEST(LaneMessages, ToOtherHostsAreFewAndLarge) {

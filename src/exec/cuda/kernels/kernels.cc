@@ -70,6 +70,8 @@ void load_kernels(int device, cudaStream_t stream) {
   load(send_recv_kernel_function(false), &nothing_paired);
   load(message_kernel_function(true), &no_messages);
   load(message_kernel_function(false), &no_messages);
+  load(small_message_kernel_function(true), &no_messages);
+  load(small_message_kernel_function(false), &no_messages);
   cudaFuncAttributes attributes;
   for (const void* small :
        {probe_kernel_function(), signal_kernel_function(), stamp_kernel_function()})

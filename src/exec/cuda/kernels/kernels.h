@@ -29,6 +29,8 @@ Kernels move_kernels();
 const void* send_recv_kernel_function(
     bool packets);  // SendRecvArguments; packets: all messages are in packets
 const void* message_kernel_function(bool few);  // MessageArguments
+// SmallMessageArguments and up to kFewSmallMessages, or twice kMostKernelMessages.
+const void* small_message_kernel_function(bool few);
 const void* probe_kernel_function();            // ProbeArguments
 const void* stamp_kernel_function();            // uint64_t*: host memory that gets the time
 const void* signal_kernel_function();           // SignalArguments

@@ -61,17 +61,6 @@ __device__ inline void LaneRunner<Type, Op>::run_warps() {
   }
 }
 
-// Of send/recv, that no leader has counted. (Only the next kernel looks at it. Not a member, see
-// move_small_message().)
-template <typename Type, typename Op>
-__device__ __noinline__ void LaneRunner<Type, Op>::count_messages(const LaneItem* items,
-                                                                  uint32_t own) {
-  for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
-    const LaneHead& lane = *items[i].lane;
-    if (items[i].instance < lane.data.instances) lane.counter[items[i].instance] = items[i].call;
-  }
-}
-
 // (They meet because the steps that it follows have been seen by one thread each.)
 template <typename Type, typename Op>
 __device__ inline bool LaneRunner<Type, Op>::move_step() {

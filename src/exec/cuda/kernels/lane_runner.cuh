@@ -53,7 +53,6 @@ class LaneRunner : private LaneTells {
     if (a_.eager && a_.counts && leads()) see_grants(a_, items_, own_);
     // The first thread that ends lets the next kernel start.
     if (a_.eager || a_.packets) __syncthreads();
-    if (a_.packets && !a_.counts) count_messages(items_, own_);
     leave();
   }
 
@@ -146,7 +145,6 @@ class LaneRunner : private LaneTells {
   __device__ inline bool move_step();
   __device__ inline void pass_packets(const LaneStep* steps, uint32_t count);
   __device__ inline bool pass_words(uint64_t bytes) const;
-  static __device__ __noinline__ void count_messages(const LaneItem* items, uint32_t own);
   static __device__ __noinline__ bool move_small_message(const LaneArguments& a,
                                                          const LaneItem& item);
   static __device__ BlockTeam warp_threads() { return {leader(), kWarp}; }

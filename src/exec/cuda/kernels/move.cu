@@ -1,5 +1,6 @@
 // The kernels that only move data, and the probe.
 #include "src/exec/cuda/kernels/kernel_table.cuh"
+#include "src/exec/cuda/kernels/small_message_kernel.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -29,6 +30,11 @@ Kernels move_kernels() { return function_of<Bytes, Sum>(); }
 const void* message_kernel_function(bool few) {
   return few ? reinterpret_cast<const void*>(message_kernel<kFewMessageBytes>)
              : reinterpret_cast<const void*>(message_kernel<kMostMessageBytes>);
+}
+
+const void* small_message_kernel_function(bool few) {
+  return few ? reinterpret_cast<const void*>(small_message_kernel<kFewSmallMessages>)
+             : reinterpret_cast<const void*>(small_message_kernel<2 * kMostKernelMessages>);
 }
 
 const void* probe_kernel_function() { return reinterpret_cast<const void*>(probe_kernel); }
