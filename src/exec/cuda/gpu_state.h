@@ -152,6 +152,7 @@ class LanePlan {
   PooledResource memory, copy;  // if it is large
   // In device memory.
   const std::byte* lanes = nullptr;
+  const std::byte* whole_lanes = nullptr;  // of lay_end_to_end(); nullptr: it changes nothing
   const LanePort* producers = nullptr;
   uint32_t producer_count = 0;
   uint64_t* progress = nullptr;

@@ -63,12 +63,16 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
                   uint32_t element, LaneGeometry& g) {
   if (room.packet_bytes == 0 || image.most_messages == 0 || !image.codecs.empty()) return false;
   const auto chunks = static_cast<uint64_t>(image.step_chunks);
-  const uint64_t instances = std::clamp<uint64_t>(
-      share(g.chunk * element * chunks, room.least_packet_bytes), 1, by_blocks);
+  // Steps of several chunks are one round if there is one instance.
+  const bool eager = room.eager_bytes > 0,
+             alone = eager && chunks > 1 && g.chunk * element * chunks <= room.packet_bytes;
+  const uint64_t instances =
+      alone ? 1
+            : std::clamp<uint64_t>(share(g.chunk * element * chunks, room.least_packet_bytes), 1,
+                                   by_blocks);
   const uint64_t slice = up(share(std::max<uint64_t>(1, g.chunk), instances), unit);
   const uint64_t packets = up(std::max<uint64_t>(1, share(slice * element, 8)) * chunks, 16);
   const uint64_t ports = std::max<uint64_t>(1, image.most_ports) * instances;
-  const bool eager = room.eager_bytes > 0;
   const uint64_t most =
       eager ? std::min<uint64_t>(kEagerPackets, room.eager_bytes / sizeof(Packet)) : kLanePackets;
   if (share(slice * element, 8) * 8 * chunks > room.packet_bytes || ports > kMostLanePorts ||
@@ -222,6 +226,15 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   make_eager(image, room, ports, g);
   g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
   return g;
+}
+
+bool chunks_are_whole(const LaneImage& image, const LaneGeometry& geometry, uint64_t count,
+                      uint64_t stride, uint32_t element) {
+  const uint64_t chunk = lane_chunk(image, geometry, count);
+  return image.codecs.empty() && geometry.instances == 1 && geometry.iterations == 1 &&
+         geometry.slice >= chunk && stride == count && geometry.part == count &&
+         chunk * static_cast<uint64_t>(image.chunks) == count &&
+         (!geometry.packets || chunk * element % 8 == 0);
 }
 
 uint64_t lane_chunk(const LaneImage& image, const LaneGeometry& geometry, uint64_t count) {

@@ -57,6 +57,11 @@ struct LaneGeometry {
 LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
                            uint32_t element);
 
+// Whether all chunks of a step lie one after the other, in messages as in buffers, whose blocks are
+// `stride` elements apart.
+bool chunks_are_whole(const LaneImage& image, const LaneGeometry& geometry, uint64_t count,
+                      uint64_t stride, uint32_t element);
+
 // Elements of a chunk in a part of `count` elements. The last part may be shorter, and schedules
 // that need chunks of one length need it there too.
 uint64_t lane_chunk(const LaneImage& image, const LaneGeometry& geometry, uint64_t count);

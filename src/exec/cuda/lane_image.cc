@@ -17,7 +17,6 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint32_t kMostSources = 64;  // kMostEnds of lane_packets.cuh
-constexpr uint32_t kLeaders = 32;      // threads of a warp
 
 // The ports of a rank, by FIFO: those it receives from or sends to, in the order of the graph. Both
 // ends count alike, so they find each other's words.
@@ -222,9 +221,10 @@ class LaneWriter {
   std::map<size_t, End> ends_[2];  // receives, sends
 };
 
+// (Of whole steps a thread has other words than of single chunks, so threads must meet.)
 bool is_simple(const LaneImage::Lane& lane) {
   return std::all_of(lane.steps.begin(), lane.steps.end(),
-                     [](const LaneStep& step) { return step.simple; });
+                     [](const LaneStep& step) { return step.simple && !step.whole; });
 }
 
 bool is_plain_message(const Operand& to) {
@@ -377,6 +377,17 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   sort_lanes(image, lane_weights(schedule.ranks[static_cast<size_t>(rank)]));
   image.weights = weights_of_heaviest(schedule);
   return image;
+}
+
+bool lay_end_to_end(LaneImage& image, uint32_t leaders) {
+  bool any = false;
+  for (LaneImage::Lane& lane : image.lanes)
+    for (LaneStep& step : lane.steps) {
+      if (step.count <= 1 || step.coded || step.sources + step.destinations > leaders) continue;
+      step.simple = step.whole = true;
+      any = true;
+    }
+  return any;
 }
 
 bool sends_to(const LaneImage& image, int peer) {

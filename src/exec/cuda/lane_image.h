@@ -77,6 +77,12 @@ using Apart = std::function<bool(int rank)>;
 LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,
                      int fifo_depth, bool straight, const Apart& apart = {});
 
+// Steps of several chunks take a round for each. In calls whose chunks lie one after the other
+// (chunks_are_whole()) they are moved as one: makes such steps simple. False: there are none.
+// `leaders`: the most operands of a simple step.
+inline constexpr uint32_t kLeaders = 32;  // threads of a warp
+bool lay_end_to_end(LaneImage& image, uint32_t leaders = kLeaders);
+
 // Whether some lane sends to a rank.
 bool sends_to(const LaneImage& image, int peer);
 

@@ -173,6 +173,8 @@ struct alignas(16) LaneStep {
   bool skips = false;
   bool simple = false;  // at most one chunk, and an operand for every leader at most
   bool coded = false;   // an operand has a codec
+  // Its chunks lie one after the other everywhere, see lay_end_to_end(): they are moved as one.
+  bool whole = false;
 };
 
 struct LaneDependency {

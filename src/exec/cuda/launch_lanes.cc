@@ -179,11 +179,23 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   plan->image.instances = balanced_instances(plan->image.weights, s.room.blocks);
   const LaneImage& image = plan->image;
   std::vector<std::vector<std::byte>> lanes;
-  for (const LaneImage::Lane& lane : image.lanes)
-    lanes.push_back(write_lane(lane, {}, [&](const LaneImagePort& port, bool receives) {
-      return connected_port(s, port, receives, false);
-    }));
-  const std::vector<std::byte> bytes = join_lanes(lanes, plan->lane_bytes, plan->resolved_bytes);
+  const auto write = [&](const LaneImage& from) {
+    lanes.clear();
+    for (const LaneImage::Lane& lane : from.lanes)
+      lanes.push_back(write_lane(lane, {}, [&](const LaneImagePort& port, bool receives) {
+        return connected_port(s, port, receives, false);
+      }));
+    return join_lanes(lanes, plan->lane_bytes, plan->resolved_bytes);
+  };
+  std::vector<std::byte> bytes = write(image);
+  const size_t whole_at = round_up(bytes.size(), 128);
+  LaneImage whole = image;
+  const bool has_whole = lay_end_to_end(whole);
+  if (has_whole) {
+    bytes.resize(whole_at);
+    const std::vector<std::byte> more = write(whole);
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
   plan->sizes = lane_sizes(lanes);
   const std::vector<LanePort> producers = producers_of(s, image);
   const size_t producers_at = round_up(bytes.size(), 128),
@@ -215,6 +227,7 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   if (captured()) check(cudaStreamSynchronize(stream), "uploading a schedule");
   s.order->forbid_early_start();
   plan->lanes = device;
+  plan->whole_lanes = has_whole ? device + whole_at : nullptr;
   plan->producers = reinterpret_cast<const LanePort*>(device + producers_at);
   plan->producer_count = static_cast<uint32_t>(producers.size());
   plan->device_sizes = reinterpret_cast<const LaneSize*>(device + sizes_at);
@@ -299,6 +312,9 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.slot_bytes = g.slot_bytes;
   a.scratch_at = g.scratch_at;
   a.packets = g.packets;
+  const bool whole = plan.whole_lanes != nullptr &&
+                     chunks_are_whole(image, g, call.count, call.stride, a.element);
+  if (whole) a.lanes = plan.whole_lanes;
   a.eager = g.eager;
   a.eager_at = s.room.pool_bytes;
   a.eager_bytes = s.room.eager_bytes;
@@ -313,7 +329,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   const Kernels kernels = image.collective.reduces() || !image.codecs.empty()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
-  const uint64_t words = ceil_div(g.slice * a.element, 8);
+  const uint64_t words =
+      ceil_div(g.slice * a.element, 8) * (whole ? static_cast<uint64_t>(image.step_chunks) : 1);
   const uint64_t own = ceil_div(uint64_t{a.items}, blocks);
   a.warps =
       g.packets && own > 1 && own <= kMostWarpItems && image.simple && words <= kMostWarpWords;

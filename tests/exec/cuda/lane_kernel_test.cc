@@ -199,6 +199,29 @@ TEST(LaneKernel, GoesByHosts) {
     }
 }
 
+// Chunks that lie one after the other are moved as one, where one instance does a call in one go.
+TEST(LaneKernel, MovesNeighboursAsOne) {
+  const std::vector<int> hosts = {0, 0, 1, 1};
+  for (const CollectiveKind kind : {CollectiveKind::kAllToAll, CollectiveKind::kAllGather})
+    for (const bool in_place : {false, true})
+      for (const bool packets : {false, true})
+        for (const uint32_t blocks : {1u, 3u}) {
+          const VerifiedSchedule verified =
+              verify(make_hierarchical({kind, 4, 0}, hosts), in_place, 2);
+          for (const auto& [count, whole] : {std::pair{packets ? 64 : 32, true}, {1024, false}, {65, false}}) {
+            LaneCase shape{true, static_cast<uint64_t>(count), packets, true, 2};
+            shape.eager = packets;
+            shape.blocks = blocks;
+            shape.gpu = count == 1024;
+            LaneTeam team(verified, shape);
+            for (int call = 0; call < 3; call++)
+              ASSERT_EQ(team.run(), "") << name(kind) << in_place << packets << blocks << count;
+            if (kind == CollectiveKind::kAllToAll)
+              EXPECT_EQ(team.whole() > 0, whole) << in_place << packets << blocks << count;
+          }
+        }
+}
+
 // NICs send from the caller's buffers, and into them. Callers change them as soon as they may.
 TEST(LaneKernel, LeavesBuffersToNics) {
   const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 37 : 11;

@@ -170,6 +170,8 @@ class LaneTeam {
         call;
   }
 
+  // Ranks that move several chunks as one.
+  size_t whole() const { return whole_; }
   // Ranks whose messages are packets.
   size_t with_packets() const {
     return static_cast<size_t>(std::count_if(
@@ -266,8 +268,13 @@ class LaneTeam {
       return out;
     };
     LaneArguments& a = rank.arguments;
+    const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
+    EXPECT_EQ(g.part, shape_.count);
+    LaneImage image = rank.image;
+    if (chunks_are_whole(image, g, shape_.count, shape_.count, sizeof(int32_t)))
+      whole_ += lay_end_to_end(image, kWarp) ? 1 : 0;
     std::vector<std::vector<std::byte>> lanes;
-    for (const LaneImage::Lane& lane : rank.image.lanes) {
+    for (const LaneImage::Lane& lane : image.lanes) {
       lanes.push_back(write_lane(lane, {}, port));
       for (const LaneImagePort& from : lane.receives)
         if (std::none_of(rank.producers.begin(), rank.producers.end(),
@@ -281,8 +288,6 @@ class LaneTeam {
     a.producers = rank.producers.data();
     a.producer_count = static_cast<uint32_t>(rank.producers.size());
     rank.lanes.assign(join_lanes(lanes, a.lane_bytes, a.resolved_bytes));
-    const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
-    EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);
     rank.resolved.resize(rank.image.lanes.size() * g.instances * a.resolved_bytes);
     a.resolved = rank.resolved.data();
@@ -439,6 +444,7 @@ class LaneTeam {
   const LaneCase shape_;
   const VerifiedSchedule verified_;
   int missing_ = -1;
+  size_t whole_ = 0;
   std::vector<LaneRank> ranks_;
   std::vector<std::vector<float>> expected_losses_;
   std::shared_ptr<LaneNetwork> network_;

@@ -41,7 +41,7 @@ __device__ inline void LaneRunner<Type, Op>::run_packets() {
     }
     if (a_.eager) post_packets(a_, items_[next_], *step_, threadIdx.x, blockDim.x);
     if (step_->counted && threadIdx.x == 0) {
-      fence(a_.system);
+      fence(false);
       tell_progress();
     }
   }

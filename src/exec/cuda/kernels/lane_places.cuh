@@ -227,6 +227,10 @@ class LanePlaces {
     const uint64_t in_chunk = chunk_length(sub_of(step, 0)), skipped = item_.instance * d_.slice;
     LaneLength length;
     if (step.count == 0 || in_chunk <= skipped) return length;
+    if (step.whole) {
+      length.rest = static_cast<uint32_t>(step.count) * d_.chunk;
+      return length;
+    }
     const uint64_t rest = in_chunk - skipped;
     if (d_.iterations == 1) {
       length.rest = rest < d_.slice ? rest : d_.slice;

@@ -16,7 +16,7 @@ class LaneTells : protected LaneWaits {
   struct Told {
     uint64_t *word = nullptr, *progress = nullptr;
     uint64_t value = 0, steps = 0;
-    bool fences = false;  // equal in all
+    bool fences = false, system = false;  // equal in all
   };
   // Whether the step can be noted: every leader has an operand, and none is told of by a post.
   __device__ bool can_look_ahead() const {
@@ -35,7 +35,8 @@ class LaneTells : protected LaneWaits {
       const uint32_t operand = step_->first_operand + i;
       go_on(item_.ends[operand], item_.at[operand]);
     }
-    told.fences = step_->counted || (step_->sends && !item_.packets);
+    told.system = step_->sends && !item_.packets;
+    told.fences = step_->counted || told.system;
     if (step_->counted && i == 0) {
       told.progress = progress();
       told.steps = steps_done();
@@ -45,7 +46,7 @@ class LaneTells : protected LaneWaits {
     return told;
   }
   __device__ void tell(const Told& told) const {
-    if (told.fences) fence(a_.system);
+    if (told.fences) fence(told.system && a_.system);
     if (told.word != nullptr) store_relaxed(told.word, told.value, a_.system);
     if (told.progress != nullptr) store_relaxed(told.progress, told.steps, false);
   }
@@ -56,7 +57,7 @@ class LaneTells : protected LaneWaits {
     if (item_.arrives) return complete_item();
     const uint32_t count = uint32_t{step_->sources} + step_->destinations;
     if (!item_.packets) {
-      if (step_->sends || step_->counted) fence(a_.system);
+      if (step_->sends || step_->counted) fence(step_->sends && a_.system);
       for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
         LaneEnd& end = item_.ends[step_->first_operand + i];
         if (!step_->simple) end_ = end;
@@ -65,7 +66,7 @@ class LaneTells : protected LaneWaits {
       }
     } else {
       if (a_.eager) post_packets(a_, items_[next_], *step_, leader(), kWarp);
-      if (step_->counted) fence(a_.system);
+      if (step_->counted) fence(false);
     }
     if (step_->counted && threadIdx.x == 0) tell_progress();
     warp_meet();
@@ -125,6 +126,8 @@ class LaneTells : protected LaneWaits {
                 places.packet_post(port, item.ends[i], words, item.at[i]), port.peer);
     }
   }
+  // To other lanes of this rank, on this GPU. (Peers are told by words, after a fence of their own,
+  // or by packets, which need none.)
   __device__ void tell_progress() const { store_relaxed(progress(), steps_done(), false); }
   __device__ uint64_t* progress() const {
     return &a_.progress[item_.instance * a_.lane_count + item_.number];
@@ -172,7 +175,7 @@ class LaneTells : protected LaneWaits {
   __device__ void tell_step() const {
     warp_meet();
     if (leader() != 0) return;
-    fence(a_.system);
+    fence(false);
     tell_progress();
   }
 };
