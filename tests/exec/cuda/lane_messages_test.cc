@@ -138,7 +138,6 @@ class MessageTeam {
   void run_rank(int r) {
     Rank& rank = at(r);
     std::deque<LaneBlock> blocks(shape_.blocks);
-    std::deque<SmallMessageShared> shared(shape_.blocks);
     EmulatedGrid(shape_.blocks, shape_.warps * kWarp)
         .run(
             rank.kernels.size(),
@@ -151,8 +150,7 @@ class MessageTeam {
               const LaneArguments& a = kernel.arguments;
               if (kernel.small_blocks > 0)
                 run_small_messages(
-                    *reinterpret_cast<const SmallMessageArguments*>(kernel.small.data()),
-                    shared[blockIdx.x]);
+                    *reinterpret_cast<const SmallMessageArguments*>(kernel.small.data()));
               else if (a.items > 0)
                 blocks[blockIdx.x].run<Bytes>(a, shape_.in_shared);
             },

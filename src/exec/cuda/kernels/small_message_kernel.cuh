@@ -9,17 +9,12 @@
 
 namespace weft::cuda {
 
-// Shared by the threads of a block: whether a team need not wait for its last packet any more.
-struct SmallMessageShared {
-  uint32_t over[kThreads / 32];
-};
-
 class SmallMessageRunner {
  public:
-  // `thread`: of the first `threads`, the message's team, which has `over`.
+  // `thread`: of the first `threads`, the message's team.
   __device__ SmallMessageRunner(const SmallMessageArguments& a, const SmallMessage& message,
-                                uint32_t thread, uint32_t threads, uint32_t& over)
-      : a_(a), m_(message), thread_(thread), threads_(threads), over_(over) {}
+                                uint32_t thread, uint32_t threads)
+      : a_(a), m_(message), thread_(thread), threads_(threads) {}
 
   __device__ void run() {
     if (m_.sends)
@@ -85,32 +80,17 @@ class SmallMessageRunner {
     if (thread_ == 0) grant();
     const uint32_t words = m_.words();
     const Packet* const from = m_.packets + half();
-    if (threads_ > kWarp) wait_for_last(from + words - 1);
+    const int peer = m_.peer;
     for (uint32_t w = thread_; w < words; w += threads_) {
       Packet read;
-      if (!wait_for_packet(from + w, read)) return;
+      const auto here = [&] {
+        read = load_packet(from + w);
+        return read.flag0 == call_ && read.flag1 == call_;
+      };
+      if (!wait_until(a_.watch, peer, here, OnTheWay())) return;
       if (const uint64_t rest = left(w); rest > 0)
         store_word(m_.memory + w * 8, rest,
                    static_cast<uint64_t>(read.data1) << 32 | read.data0);
-    }
-  }
-  __device__ bool wait_for_packet(const Packet* at, Packet& read) const {
-    const int peer = m_.peer;
-    const auto here = [&] {
-      read = load_packet(at);
-      return read.flag0 == call_ && read.flag1 == call_;
-    };
-    return wait_until(a_.watch, peer, here, OnTheWay());
-  }
-  // The first warp of several does, because a proxy writes packets in their order: if all threads
-  // looked at theirs, it would get each line back from them.
-  __device__ void wait_for_last(const Packet* last) const {
-    if (thread_ < kWarp) {
-      Packet read;
-      wait_for_packet(last, read);
-      store_volatile(&over_, 1u);
-    } else {
-      while (load_volatile(&over_) == 0) between_looks();
     }
   }
   // Its place says that packets go nowhere else.
@@ -129,13 +109,11 @@ class SmallMessageRunner {
   const SmallMessageArguments& a_;
   const SmallMessage& m_;
   const uint32_t thread_, threads_;
-  uint32_t& over_;
   uint32_t call_ = 0;
 };
 
 // All threads of a block.
-__device__ inline void run_small_messages(const SmallMessageArguments& a,
-                                          SmallMessageShared& shared) {
+__device__ inline void run_small_messages(const SmallMessageArguments& a) {
   const uint32_t teams = blockDim.x / a.team, team = threadIdx.x / a.team;
   const uint32_t number = blockIdx.x * teams + team;
   const bool has_one = team < teams && number < a.count;
@@ -147,13 +125,8 @@ __device__ inline void run_small_messages(const SmallMessageArguments& a,
       vectors[v] = load_parameter(reinterpret_cast<const uint4*>(a.messages() + number) + v);
     memcpy(&message, vectors, sizeof message);
   }
-  if (a.team > kWarp) {
-    if (threadIdx.x < kThreads / 32) shared.over[threadIdx.x] = 0;
-    __syncthreads();
-  }
   wait_for_predecessor();
-  SmallMessageRunner runner(a, message, threadIdx.x - team * a.team, a.team,
-                            shared.over[has_one ? team : 0]);
+  SmallMessageRunner runner(a, message, threadIdx.x - team * a.team, a.team);
   if (has_one) runner.run();
   __syncthreads();  // before the next message is counted: all have read that number
   let_successor_start();
@@ -166,8 +139,7 @@ __global__ void __launch_bounds__(kThreads, 1) small_message_kernel(
     const __grid_constant__ ParameterBytes<small_message_parameters(kMessages)> arguments) {
   const auto& a = reinterpret_cast<const SmallMessageArguments&>(arguments);
   if (a.counters == nullptr) return;  // only launched to be loaded
-  __shared__ SmallMessageShared shared;
-  run_small_messages(a, shared);
+  run_small_messages(a);
 }
 #endif
 
