@@ -44,11 +44,10 @@ processes and takes {ddp_nccl} ms; Weft over sockets takes {ddp_sockets} ms.
 
 Eight processes on one H200 as two hosts of four (8x4) and four of two (8x2) (`NCCL_HOSTID`), sockets on loopback: NCCL 2.30.7's time over
 Weft's, out of place, both in turn (`perf/network/compare_gpu_hosts`). Large messages between processes of one machine are lent, not
-copied (`WEFT_LEND_PAGES=0`, one run at 32 MiB: from 12% faster to 22% slower). A row is 10 calls after 3, in one round,
-before the last mendings of the lane kernel, which have run in emulation only. NCCL's
-times of 8 KiB vary most: its reduce_scatter of 8x2 took 3,568 us in this round and 178 in the one before. At 32 MiB between four hosts Weft's
-all_reduce, all_gather and alltoall move 18, 20 and 24 GB/s in all (25, 24 and 24 on another day), where loopback TCP carries about 27.
-Before small sends were packets, half a ping-pong of 8 bytes took 27 to 37 us (NCCL 30 to 33), of which the kernels had about 20 and proxies and sockets 8 to 10 (`hop_parts`: TCP alone 4):
+copied (`WEFT_LEND_PAGES=0`, one run at 32 MiB: from 12% faster to 22% slower). A figure is the median of two rounds of 10 calls after 3. Both libraries'
+times vary from machine to machine: a day before, the least cells of 8x2 were others. NCCL's small ones vary most: its all_gather of 8 KiB on 8x2 took 4.3 ms in these rounds
+and 0.1 in others. At 32 MiB between four hosts Weft's all_reduce, all_gather and alltoall move 23, 25 and 26 GB/s in all, where loopback TCP carries about 27,
+and between two hosts alltoall moves 22. Half a ping-pong of 8 bytes takes {ping_pong} us (NCCL 30 to 33; `hop_parts`: TCP alone 2 to 4):
 
 {hosts_table}
 
@@ -188,7 +187,7 @@ def text(baselines):
         hop=value("schedule_perf/weft/hop_us"), hop_bar=bar("schedule_perf/weft/hop_us"),
         synthesized=value("schedule_perf/weft/synthesized_right"),
         steps_least=f"{min(steps):.1f}", steps_most=f"{max(steps):.1f}",
-        hosts_table=hosts_table(baselines),
+        hosts_table=hosts_table(baselines), ping_pong=value("ping_pong_perf/weft/8x4/8B/half_us"),
         registered=span([baselines[f"process_perf/4/{name}/64M/registered_ratio"]["value"] for name in COLLECTIVES]),
         plain=span([baselines[f"process_perf/4/{name}/64M/plain_ratio"]["value"] for name in COLLECTIVES]),
         ddp=value("torch/4/ddp/weft/step_ms"), ddp_nccl=value("torch/4/ddp/nccl-own-hosts/step_ms"),
