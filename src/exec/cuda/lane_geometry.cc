@@ -63,9 +63,11 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
                   uint32_t element, LaneGeometry& g) {
   if (room.packet_bytes == 0 || image.most_messages == 0 || !image.codecs.empty()) return false;
   const auto chunks = static_cast<uint64_t>(image.step_chunks);
-  // Steps of several chunks are one round if there is one instance.
+  // With one instance, steps of several chunks are one round: chunks_are_whole().
   const bool eager = room.eager_bytes > 0,
-             alone = eager && chunks > 1 && g.chunk * element * chunks <= room.packet_bytes;
+             alone = eager && chunks > 1 && g.chunk * element * chunks <= room.packet_bytes &&
+                     g.chunk * static_cast<uint64_t>(image.chunks) == g.part &&
+                     g.chunk * element % 8 == 0;
   const uint64_t instances =
       alone ? 1
             : std::clamp<uint64_t>(share(g.chunk * element * chunks, room.least_packet_bytes), 1,

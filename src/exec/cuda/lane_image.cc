@@ -381,9 +381,10 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
 
 bool lay_end_to_end(LaneImage& image, uint32_t leaders) {
   bool any = false;
+  if (!image.codecs.empty()) return any;  // chunks_are_whole() is false
   for (LaneImage::Lane& lane : image.lanes)
     for (LaneStep& step : lane.steps) {
-      if (step.count <= 1 || step.coded || step.sources + step.destinations > leaders) continue;
+      if (step.count <= 1 || step.sources + step.destinations > leaders) continue;
       step.simple = step.whole = true;
       any = true;
     }

@@ -109,7 +109,6 @@ LaneImage::Lane message_lane(int peer, bool sends) {
   step.skips = !sends;
   step.simple = true;
   LaneImage::Lane lane;
-  lane.alone = true;  // messages do not wait for each other
   lane.steps = {step};
   lane.operands = sends ? std::vector{memory, fifo} : std::vector{fifo, memory};
   (sends ? lane.sends : lane.receives).push_back({peer, 0, 0, 1});

@@ -171,7 +171,7 @@ struct alignas(16) LaneStep {
   // The first destination is where the only source may have gone straight. Then nothing is to be
   // done for it.
   bool skips = false;
-  bool simple = false;  // at most one chunk, and an operand for every leader at most
+  bool simple = false;  // at most one chunk, or `whole`, and an operand for every leader at most
   bool coded = false;   // an operand has a codec
   // Its chunks lie one after the other everywhere, see lay_end_to_end(): they are moved as one.
   bool whole = false;
@@ -265,7 +265,7 @@ struct alignas(16) LaneHead {
   uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
   bool own = false;      // it has its own data and counter: a message of send/recv
   bool packets = false;  // such a message in packets
-  bool plain = false;    // its steps are simple, and the rank has no other lane
+  bool plain = false;    // its steps are simple, none is whole, and the rank has no other lane
   // If all its messages go straight, there is nothing to do but to wait for the last ones.
   bool only_arrives = false;
   uint32_t* counter = nullptr;  // calls of it that have completed, per instance

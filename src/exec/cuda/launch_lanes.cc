@@ -16,6 +16,8 @@ constexpr size_t kMostShared = 38 << 10;  // dynamic, besides what kernels decla
 constexpr uint64_t kFewThreads = 64;
 // The most words of a message that a single warp moves, one a thread at a time.
 constexpr uint64_t kMostWarpWords = 128;
+// Plans that are uploaded twice, see lay_end_to_end(). Larger ones would fill the room for plans.
+constexpr size_t kMostWholeBytes = 64 << 10;
 // Items of a block whose warps lead: a thread of a warp watches each (LaneRunner::run_items()).
 constexpr uint64_t kMostWarpItems = kThreads;
 static_assert(GpuExecutor::kMostMessages == kMostKernelMessages);
@@ -190,7 +192,7 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   std::vector<std::byte> bytes = write(image);
   const size_t whole_at = round_up(bytes.size(), 128);
   LaneImage whole = image;
-  const bool has_whole = lay_end_to_end(whole);
+  const bool has_whole = bytes.size() <= kMostWholeBytes && lay_end_to_end(whole);
   if (has_whole) {
     bytes.resize(whole_at);
     const std::vector<std::byte> more = write(whole);
@@ -312,8 +314,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.slot_bytes = g.slot_bytes;
   a.scratch_at = g.scratch_at;
   a.packets = g.packets;
-  const bool whole = plan.whole_lanes != nullptr &&
-                     chunks_are_whole(image, g, call.count, call.stride, a.element);
+  const bool whole =
+      plan.whole_lanes != nullptr && chunks_are_whole(image, g, call.count, call.stride, a.element);
   if (whole) a.lanes = plan.whole_lanes;
   a.eager = g.eager;
   a.eager_at = s.room.pool_bytes;
@@ -440,8 +442,8 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   a.items = a.lane_count * instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
   // As many threads as move data at once, and a warp that may lead.
-  const uint64_t threads = std::clamp<uint64_t>(round_up(ceil_div(slice, uint64_t{16}), 32) + 32,
-                                                kFewThreads, kThreads);
+  const uint64_t threads =
+      std::clamp<uint64_t>(round_up(ceil_div(slice, uint64_t{16}), 32) + 32, kFewThreads, kThreads);
   const bool few = a.bytes <= kFewMessageBytes;
   const size_t shared =
       shared_bytes(a, blocks, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));

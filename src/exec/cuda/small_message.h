@@ -23,11 +23,11 @@ struct alignas(16) SmallMessage {
   // A peer on another host gets packets, or the grant, by post; nullptr: it is on this host.
   Postbox* post = nullptr;
   uint64_t from = 0, to = 0;  // of packets that are posted: as in LanePost
-  uint32_t bytes = 0;
+  uint32_t bytes = 0;         // one at least
   int16_t peer = 0;
   bool sends = false;
 
-  WEFT_HD uint32_t words() const { return bytes == 0 ? 1 : (bytes + 7) / 8; }
+  WEFT_HD uint32_t words() const { return (bytes + 7) / 8; }
 };
 static_assert(sizeof(SmallMessage) == 64);
 

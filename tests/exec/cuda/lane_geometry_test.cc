@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
@@ -203,6 +204,62 @@ TEST(LaneGeometry, MakesSmallCallsEagerIfAllMessagesFit) {
         largest = std::max(largest, count);
       }
   EXPECT_GT(largest, 1000u);
+}
+
+// Whether steps of several chunks may be moved as one.
+TEST(LaneGeometry, KnowsWhetherChunksLieEndToEnd) {
+  LaneImage image = ring_of_eight();
+  image.chunks = 4;
+  image.step_chunks = 2;
+  LaneGeometry g;
+  g.part = 256;
+  g.chunk = g.slice = 64;
+  const auto whole = [&](uint64_t count, uint64_t stride, uint32_t element) {
+    return cuda::chunks_are_whole(image, g, count, stride, element);
+  };
+  EXPECT_TRUE(whole(256, 256, 1));
+  EXPECT_FALSE(whole(256, 300, 1)) << "gaps between blocks";
+  EXPECT_FALSE(whole(250, 250, 1)) << "the last chunk is shorter";
+  EXPECT_FALSE(whole(512, 512, 1)) << "several parts";
+  for (const auto& change : std::vector<std::function<void(LaneGeometry&)>>{
+           [](LaneGeometry& other) { other.instances = 2; },
+           [](LaneGeometry& other) { other.iterations = 2; },
+           [](LaneGeometry& other) { other.slice = 32; }}) {
+    const LaneGeometry before = g;
+    change(g);
+    EXPECT_FALSE(whole(256, 256, 1)) << g.instances << g.iterations << g.slice;
+    g = before;
+  }
+  image.uniform_only = true;  // chunks of any length
+  g.part = 36;
+  g.chunk = g.slice = 9;
+  EXPECT_TRUE(whole(36, 36, 1));
+  g.packets = true;
+  EXPECT_FALSE(whole(36, 36, 1)) << "a packet has eight bytes of one chunk";
+  EXPECT_TRUE(whole(36, 36, 8));
+}
+
+// Small eager calls of several chunks take one instance, if that makes a round of them.
+TEST(LaneGeometry, MovesSmallEagerCallsInOneGo) {
+  LaneImage image = ring_of_eight();
+  image.chunks = 1;
+  image.step_chunks = 4;
+  image.most_lanes = 4;
+  LaneRoom room;
+  room.blocks = 16;
+  room.pool_bytes = 32 << 20;
+  room.fifo_bytes = 128 << 10;
+  room.packet_bytes = 8 << 10;
+  for (const bool eager : {false, true}) {
+    room.eager_bytes = eager ? 256 << 10 : 0;
+    for (const uint64_t count : {250, 256, 512}) {
+      const LaneGeometry g = lane_geometry(image, room, count, 4);
+      EXPECT_TRUE(g.packets) << eager << count;
+      const bool whole = eager && count % 16 == 0;
+      EXPECT_EQ(g.instances == 1, whole) << eager << count;
+      EXPECT_EQ(cuda::chunks_are_whole(image, g, count, count, 4), whole) << eager << count;
+    }
+  }
 }
 
 LaneRoom usual_room() {

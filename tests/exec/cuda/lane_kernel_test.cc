@@ -202,24 +202,40 @@ TEST(LaneKernel, GoesByHosts) {
 // Chunks that lie one after the other are moved as one, where one instance does a call in one go.
 TEST(LaneKernel, MovesNeighboursAsOne) {
   const std::vector<int> hosts = {0, 0, 1, 1};
-  for (const CollectiveKind kind : {CollectiveKind::kAllToAll, CollectiveKind::kAllGather})
-    for (const bool in_place : {false, true})
-      for (const bool packets : {false, true})
-        for (const uint32_t blocks : {1u, 3u}) {
-          const VerifiedSchedule verified =
-              verify(make_hierarchical({kind, 4, 0}, hosts), in_place, 2);
-          for (const auto& [count, whole] : {std::pair{packets ? 64 : 32, true}, {1024, false}, {65, false}}) {
-            LaneCase shape{true, static_cast<uint64_t>(count), packets, true, 2};
-            shape.eager = packets;
-            shape.blocks = blocks;
-            shape.gpu = count == 1024;
-            LaneTeam team(verified, shape);
-            for (int call = 0; call < 3; call++)
-              ASSERT_EQ(team.run(), "") << name(kind) << in_place << packets << blocks << count;
-            if (kind == CollectiveKind::kAllToAll)
-              EXPECT_EQ(team.whole() > 0, whole) << in_place << packets << blocks << count;
-          }
+  const Collective c{CollectiveKind::kAllToAll, 4, 0};
+  for (const bool in_place : {false, true})
+    for (const bool packets : {false, true})
+      for (const uint32_t blocks : {1u, 3u}) {
+        const VerifiedSchedule verified = verify(make_hierarchical(c, hosts), in_place, 2);
+        for (const auto& [count, whole] :
+             {std::pair{packets ? 64 : 32, true}, {1024, false}, {65, false}}) {
+          LaneCase shape{true, static_cast<uint64_t>(count), packets, true, 2};
+          shape.eager = packets;
+          shape.blocks = blocks;
+          shape.gpu = count == 1024;
+          LaneTeam team(verified, shape);
+          for (int call = 0; call < 3; call++)
+            ASSERT_EQ(team.run(), "") << in_place << packets << blocks << count;
+          EXPECT_EQ(team.whole() > 0, whole) << in_place << packets << blocks << count;
         }
+      }
+}
+
+// The same of chunks of one block, and of steps that sum.
+TEST(LaneKernel, SumsNeighboursAsOne) {
+  size_t whole = 0;
+  for (const Generator* generator : {&kRecursive, &kHalving})
+    for (const CollectiveKind kind :
+         {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather})
+      for (const bool packets : {false, true}) {
+        const Collective c{kind, 4, 0};
+        if (!generator->supports(c)) continue;
+        LaneTeam team(verify(generator->make(c, false), false, 2), {false, 64, packets});
+        for (int call = 0; call < 3; call++)
+          ASSERT_EQ(team.run(), "") << generator->name << ' ' << name(kind) << ' ' << packets;
+        whole += kind == CollectiveKind::kAllGather ? 0 : team.whole();
+      }
+  EXPECT_GT(whole, 0u);
 }
 
 // NICs send from the caller's buffers, and into them. Callers change them as soon as they may.

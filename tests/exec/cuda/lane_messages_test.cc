@@ -17,12 +17,12 @@ namespace {
 
 struct MessageCase {
   bool in_shared = true, straight = true;
-  uint8_t wide = 1;         // slots of messages between ranks of odd and even numbers
-  int host = 0;             // ranks of a host; 0: all are on one
-  bool packets = false;     // for small messages
-  uint32_t blocks = 1;      // of a rank, at most
-  uint32_t warps = 2;       // of a block
-  bool teams = true;        // small messages have a kernel of their own, if it has no others
+  uint8_t wide = 1;      // slots of messages between ranks of odd and even numbers
+  int host = 0;          // ranks of a host; 0: all are on one
+  bool packets = false;  // for small messages
+  uint32_t blocks = 1;   // of a rank, at most
+  uint32_t warps = 2;    // of a block
+  bool teams = true;     // small messages have a kernel of their own, if it has no others
 };
 
 // Every rank sends to some ranks, itself among them, in one kernel.
@@ -92,6 +92,21 @@ class MessageTeam {
     threads.emplace_back([this, late] { run_rank(late); });
     for (std::thread& thread : threads) thread.join();
     return check({sizes});
+  }
+
+  // A rank runs its kernel, and the others do not. It knows that `left` is gone, or is told to
+  // stop.
+  uint64_t error_of(int rank, const Sizes& sizes, int left) {
+    prepare({sizes});
+    HostFlags& flags = at(rank).flags;
+    if (left >= 0) *gone_word(&flags, left) |= 1u << left;
+    std::thread thread([this, rank] { run_rank(rank); });
+    if (left < 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      __atomic_store_n(&flags.stop, 1u, __ATOMIC_RELEASE);
+    }
+    thread.join();
+    return flags.error;
   }
 
   uint64_t most_small() const { return small_message_bytes(room(), n_); }
@@ -257,8 +272,8 @@ class MessageTeam {
     a.count = static_cast<uint32_t>(kernel.messages.size());
     a.half = small_message_half(n_);
     const SmallMessageGrid grid =
-        small_message_grid(a.count, static_cast<uint32_t>((largest + 7) / 8),
-                           shape_.warps * kWarp, shape_.blocks, kWarp);
+        small_message_grid(a.count, static_cast<uint32_t>((largest + 7) / 8), shape_.warps * kWarp,
+                           shape_.blocks, kWarp);
     a.team = grid.team;
     kernel.small_blocks = grid.blocks;
     kernel.small.resize(small_message_parameters(kernel.messages.size()));
@@ -371,6 +386,21 @@ TEST(LaneMessages, MayBeGrantedInTwoHalves) {
     MessageTeam team(3, shape);
     EXPECT_EQ(team.exchange_with_half_a_grant({0, 200, 0, 0, 0, 0, 200, 0, 0}, 1, 2), "") << host;
   }
+}
+
+// A kernel that waits for a rank that has left names it, and ends when it is told to.
+TEST(LaneMessages, EndIfTheirRankHasLeft) {
+  const MessageTeam::Sizes receives = {0, 0, 0, 0, 0, 0, 200, 0, 0};  // rank 0, from rank 2
+  for (const bool teams : {false, true})
+    for (const int left : {-1, 2}) {
+      MessageCase shape;
+      shape.packets = true;
+      shape.teams = teams;
+      MessageTeam team(3, shape);
+      const KernelFault fault = fault_of(team.error_of(0, receives, left));
+      EXPECT_EQ(fault.error, left < 0 ? KernelError::kNone : KernelError::kLeft) << teams;
+      EXPECT_EQ(fault.peer, left) << teams;
+    }
 }
 
 // Every message has a team, in as many blocks as there are.

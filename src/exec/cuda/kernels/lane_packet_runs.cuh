@@ -182,8 +182,8 @@ __device__ inline bool LaneRunner<Type, Op>::pass_words(uint64_t bytes) const {
   return true;
 }
 
-// The leaders: a small message of send/recv in a kernel that has larger ones, too. (Not a member:
-// then all that the leaders know would lie in memory.)
+// The leaders: a small message of send/recv in a kernel that has others too, or more than it has
+// teams for. (Not a member: then all that the leaders know would lie in memory.)
 template <typename Type, typename Op>
 __device__ __noinline__ bool LaneRunner<Type, Op>::move_small_message(const LaneArguments& a,
                                                                       const LaneItem& item) {

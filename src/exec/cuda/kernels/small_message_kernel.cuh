@@ -36,7 +36,7 @@ class SmallMessageRunner {
     __device__ static bool gives_up() { return false; }
   };
   __device__ uint32_t half() const { return (call_ & 1) != 0 ? a_.half : 0; }
-  __device__ uint64_t left(uint32_t w) const { return m_.bytes > w * 8 ? m_.bytes - w * 8 : 0; }
+  __device__ uint64_t left(uint32_t w) const { return m_.bytes - w * 8; }
 
   // When the consumer has entered the message before. Then it has consumed the one before that, so
   // nobody reads what is in this half any more.
@@ -88,9 +88,7 @@ class SmallMessageRunner {
         return read.flag0 == call_ && read.flag1 == call_;
       };
       if (!wait_until(a_.watch, peer, here, OnTheWay())) return;
-      if (const uint64_t rest = left(w); rest > 0)
-        store_word(m_.memory + w * 8, rest,
-                   static_cast<uint64_t>(read.data1) << 32 | read.data0);
+      store_word(m_.memory + w * 8, left(w), static_cast<uint64_t>(read.data1) << 32 | read.data0);
     }
   }
   // Its place says that packets go nowhere else.
