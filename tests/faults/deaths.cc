@@ -100,6 +100,8 @@ void dies_in_init(Player& player) {
   const bool missing = ending.code == ncclSystemError;
   player.expect_failure(ending, missing ? ncclSystemError : ncclRemoteError,
                         {missing ? "WEFT_INIT_TIMEOUT" : "rank 1([^0-9]|$)"});
+  // Rank 0 holds the rendezvous. If it left, a rank that comes late would find nobody who knows.
+  player.stage().meet(1, player.nranks() - 1);
   if (comm != nullptr) ncclCommAbort(comm);
 }
 

@@ -268,7 +268,7 @@ OwnBuffer GpuExecutor::own_buffer(size_t bytes) {
   };
   auto kept = std::make_shared<Kept>();
   kept->memory = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
-  const OwnBuffer made{static_cast<std::byte*>(kept->memory.get()), kept->stream.stream(), kept};
+  OwnBuffer made{static_cast<std::byte*>(kept->memory.get()), kept->stream.stream(), kept};
   check(cudaMemsetAsync(made.data, 0, bytes, made.stream), "cudaMemsetAsync");
   check(cudaStreamSynchronize(made.stream), "cudaStreamSynchronize");
   return made;

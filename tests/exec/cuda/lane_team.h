@@ -244,28 +244,33 @@ class LaneTeam {
   size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.pool_bytes(); }
   bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
 
+  LanePort port_of(int r, const LaneImagePort& from, bool receives) {
+    const int n = c_.nranks;
+    const int consumer = receives ? r : from.peer, producer = receives ? from.peer : r;
+    auto& words = *reinterpret_cast<LaneWords*>(at(consumer).home->memory.data());
+    LanePort out;
+    out.pool = at(consumer).home->memory.data() + lane_area_pool(n);
+    out.tails = words.tails;
+    out.packets = words.packets;
+    out.credits = reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->credits;
+    out.position = from.position;
+    out.credit_position = from.credit_position;
+    out.per_iteration = from.per_iteration;
+    out.peer = from.peer;
+    out.reachable = true;
+    out.grant =
+        reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(n) + consumer;
+    if (apart(r, from.peer))
+      network_->connect(out, r, at(r).home->memory.data(), receives, lane_area_pool(n),
+                        outbox_at());
+    return out;
+  }
+
   void connect(int r) {
     LaneRank& rank = at(r);
     const int n = c_.nranks;
     const auto port = [&](const LaneImagePort& from, bool receives) {
-      const int consumer = receives ? r : from.peer, producer = receives ? from.peer : r;
-      auto& words = *reinterpret_cast<LaneWords*>(at(consumer).home->memory.data());
-      LanePort out;
-      out.pool = at(consumer).home->memory.data() + lane_area_pool(n);
-      out.tails = words.tails;
-      out.packets = words.packets;
-      out.credits = reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->credits;
-      out.position = from.position;
-      out.credit_position = from.credit_position;
-      out.per_iteration = from.per_iteration;
-      out.peer = from.peer;
-      out.reachable = true;
-      out.grant =
-          reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(n) + consumer;
-      if (apart(r, from.peer))
-        network_->connect(out, r, rank.home->memory.data(), receives, lane_area_pool(n),
-                          outbox_at());
-      return out;
+      return port_of(r, from, receives);
     };
     LaneArguments& a = rank.arguments;
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));

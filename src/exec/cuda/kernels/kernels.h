@@ -31,9 +31,9 @@ const void* send_recv_kernel_function(
 const void* message_kernel_function(bool few);  // MessageArguments
 // SmallMessageArguments and up to kFewSmallMessages, or twice kMostKernelMessages.
 const void* small_message_kernel_function(bool few);
-const void* probe_kernel_function();            // ProbeArguments
-const void* stamp_kernel_function();            // uint64_t*: host memory that gets the time
-const void* signal_kernel_function();           // SignalArguments
+const void* probe_kernel_function();   // ProbeArguments
+const void* stamp_kernel_function();   // uint64_t*: host memory that gets the time
+const void* signal_kernel_function();  // SignalArguments
 
 // Once per device. Two kinds of kernel would deadlock while another rank's kernel spins: one that
 // CUDA loads lazily, and one that needs more local memory than any before. So init loads all
