@@ -47,7 +47,8 @@ Weft's, out of place, both in turn (`perf/network/compare_gpu_hosts`). Large mes
 copied (`WEFT_LEND_PAGES=0`, one run at 32 MiB: from 12% faster to 22% slower). A figure is the median of two rounds of 10 calls after 3. Both libraries'
 times vary from machine to machine: a day before, the least cells of 8x2 were others. NCCL's small ones vary most: its all_gather of 8 KiB on 8x2 took 4.3 ms in these rounds
 and 0.1 in others. At 32 MiB between four hosts Weft's all_reduce, all_gather and alltoall move 23, 25 and 26 GB/s in all, where loopback TCP carries about 27,
-and between two hosts alltoall moves 22. Half a ping-pong of 8 bytes takes {ping_pong} us (NCCL 30 to 33; `hop_parts`: TCP alone 2 to 4):
+and between two hosts alltoall moves 22. Half a ping-pong of 8 bytes takes {ping_pong} us between two hosts of four ranks, 33 to 36 with 8 KiB, and 28 between hosts
+of one rank, which use FIFOs (8 bytes, NCCL on another day: 30 to 33; `hop_parts`: TCP alone 2 to 4):
 
 {hosts_table}
 

@@ -63,7 +63,8 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
                   uint32_t element, LaneGeometry& g) {
   if (room.packet_bytes == 0 || image.most_messages == 0 || !image.codecs.empty()) return false;
   const auto chunks = static_cast<uint64_t>(image.step_chunks);
-  // With one instance, steps of several chunks are one round: chunks_are_whole().
+  // With one instance, steps of several chunks are one round: chunks_are_whole(). (Measured between
+  // ranks that share an H200, over loopback only.)
   const bool eager = room.eager_bytes > 0,
              alone = eager && chunks > 1 && g.chunk * element * chunks <= room.packet_bytes &&
                      g.chunk * static_cast<uint64_t>(image.chunks) == g.part &&

@@ -1,7 +1,7 @@
 // Messages of send/recv so small that they are packets, see lane_program.h, in a kernel that has no
-// others. It knows where everything is, so that it asks for all it waits for at once: lanes took
-// 11 us from the begin of a kernel to the post of its message. Plain structs, the same for host and
-// device.
+// others. It knows where everything is, so that it asks for all it waits for at once: on an H200
+// lanes took 11 us from the begin of a kernel to the post of its message. Plain structs, the same
+// for host and device.
 #pragma once
 
 #include <cstddef>

@@ -239,16 +239,22 @@ TEST(LaneGeometry, KnowsWhetherChunksLieEndToEnd) {
   EXPECT_TRUE(whole(36, 36, 8));
 }
 
+LaneRoom usual_room() {
+  LaneRoom room;
+  room.blocks = 16;
+  room.pool_bytes = 32 << 20;
+  room.fifo_bytes = 128 << 10;
+  room.packet_bytes = 16 << 10;
+  return room;
+}
+
 // Small eager calls of several chunks take one instance, if that makes a round of them.
 TEST(LaneGeometry, MovesSmallEagerCallsInOneGo) {
   LaneImage image = ring_of_eight();
   image.chunks = 1;
   image.step_chunks = 4;
   image.most_lanes = 4;
-  LaneRoom room;
-  room.blocks = 16;
-  room.pool_bytes = 32 << 20;
-  room.fifo_bytes = 128 << 10;
+  LaneRoom room = usual_room();
   room.packet_bytes = 8 << 10;
   for (const bool eager : {false, true}) {
     room.eager_bytes = eager ? 256 << 10 : 0;
@@ -260,15 +266,6 @@ TEST(LaneGeometry, MovesSmallEagerCallsInOneGo) {
       EXPECT_EQ(cuda::chunks_are_whole(image, g, count, count, 4), whole) << eager << count;
     }
   }
-}
-
-LaneRoom usual_room() {
-  LaneRoom room;
-  room.blocks = 16;
-  room.pool_bytes = 32 << 20;
-  room.fifo_bytes = 128 << 10;
-  room.packet_bytes = 16 << 10;
-  return room;
 }
 
 TEST(LaneGeometry, TakesPacketsForSmallMessagesOnly) {
